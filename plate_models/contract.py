@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from plate_models import images
 from plate_models.formats import grammar_of
 from plate_models.pipeline import PipelineConfig, Plate
+from plate_models.pixels import to_device
 from plate_models.recognition import ctc
 from plate_models.recognition.calibration import Calibration
 from plate_models.release import MANIFEST
@@ -204,11 +205,7 @@ def photo_of(file: Array | None, pixels: Any, limits: Limits = LIMITS, device: s
 
 def _on(device: str, photo: Array) -> Any:
     """A photo where it is to be read: on the CPU it stays an array."""
-    if device == "cpu":
-        return photo
-    import torch
-
-    return torch.from_numpy(photo).to(device)
+    return photo if device == "cpu" else to_device(photo, device)
 
 
 def _expected(name: str, what: str, array: Any) -> str:

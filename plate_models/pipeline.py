@@ -262,24 +262,23 @@ def read_regions(
     """
     spec = config.specs.rectifier
     found = straighten(image, boxes, lines, rectify, spec)
-    # What is read: whole plates, or rows of them.
-    order = np.argsort(lines, kind="stable").tolist()
-    rows = [found.plates[row : row + 1] for row in order if lines[row] == 1 and not span]
-    for row in order[len(rows) :]:
-        spans = [span] if span and lines[row] == 1 else spec.row_spans
+    counts, read = lines.tolist(), []
+    for row, count in enumerate(counts):
+        if count == 1 and not span:
+            read.append(found.plates[row : row + 1])
+            continue
+        spans = [span] if span and count == 1 else spec.row_spans
         theta = theta_of_rows(found.theta[row : row + 1], spans)
         crops = join([found.crops[row : row + 1]] * len(theta))
-        rows.append(resample(crops, theta, spec.rectified_hw))
-    batches = parts_of(join(rows), config.specs.recognizer.max_batch_size)
+        read.append(resample(crops, theta, spec.rectified_hw))
+    batches = parts_of(join(read), config.specs.recognizer.max_batch_size)
     logits = np.concatenate([to_host(recognize(batch)) for batch in batches])
     steps = map(ctc.log_softmax, logits)
-    log_probs = {
-        row: next(steps) if lines[row] == 1 else ctc.join_rows(next(steps), next(steps))
-        for row in order
-    }
-    rows_of_text = [log_probs[row] for row in range(len(boxes))]
+    log_probs = [
+        next(steps) if count == 1 else ctc.join_rows(next(steps), next(steps)) for count in counts
+    ]
     crops = rectified_rgb(found, spec)
-    return Predictions(found.quads, rows_of_text, crops, lines.tolist(), is_colourless(image))
+    return Predictions(found.quads, log_probs, crops, counts, is_colourless(image))
 
 
 def choose_readings(

@@ -1,9 +1,9 @@
 """What is done with photos and crops, where they lie.
 
-On the host they are NumPy's arrays, and OpenCV and NumPy work on them; on a GPU they are torch's
-tensors and stay there. Nothing else on the way of a photo knows which, and torch is imported where
-there is a tensor alone: to a process that serves on the CPU it would add 235 MB, and its operators
-take longer to begin than most of this work to end.
+On the host they are NumPy's arrays, and OpenCV and NumPy work on them; on a GPU, and for nets that
+are torch's modules, they are tensors and stay where they are. Torch is imported where there is a
+tensor alone: to a process that serves on the CPU it would add 235 MB, and its operators take longer
+to begin than most of this work to end.
 """
 
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ def mix(photo: Any, rows: Mix, columns: Mix) -> Any:
         # Copied: matrices with gaps are multiplied number by number.
         return (np.ascontiguousarray(planes) @ column_weights.T)[None]
     tops, lefts, row_weights, column_weights = (
-        beside(photo, array) for array in (tops, lefts, row_weights, column_weights)
+        to_device(array, photo.device) for array in (tops, lefts, row_weights, column_weights)
     )
     near = near.index_select(0, tops).index_select(1, lefts)
     return (row_weights @ near.permute(2, 0, 1).float() @ column_weights.T)[None]
@@ -77,7 +77,7 @@ def resample(crops: Any, theta: Any, size_hw: tuple[int, int]) -> Any:
     import torch.nn.functional as F
 
     if isinstance(theta, np.ndarray):
-        theta = beside(crops, theta)
+        theta = to_device(theta, crops.device)
     size = [crops.shape[0], crops.shape[1], *size_hw]
     grid = F.affine_grid(theta, size, align_corners=False).to(crops.dtype)
     return F.grid_sample(crops, grid, padding_mode="border", align_corners=False)
@@ -108,16 +108,16 @@ def join(parts: Sequence[Any]) -> Any:
 
 
 def to_host(array: Any, kind: type = np.float32) -> NDArray[Any]:
-    """An array of NumPy, of a type to which a tensor is turned before it is copied."""
+    """An array of NumPy, float32 or uint8; a tensor is turned into that before it is copied."""
     if isinstance(array, np.ndarray):
         return array.astype(kind, copy=False)
     array = array.byte() if kind is np.uint8 else array.float()
     copied: NDArray[Any] = array.cpu().numpy()
-    return copied.astype(kind, copy=False)
+    return copied
 
 
-def beside(tensor: Any, array: Any) -> Any:
-    """An array or a tensor as a tensor where another one is."""
+def to_device(array: Any, device: Any) -> Any:
+    """An array or a tensor as a tensor on one of torch's devices."""
     import torch
 
-    return torch.as_tensor(array, device=tensor.device)
+    return torch.as_tensor(array, device=device)

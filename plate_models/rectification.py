@@ -100,12 +100,12 @@ def crop_boxes(
     check_image(image)
     crops = []
     for x0, y0, x1, y1 in widen_boxes(np.asarray(boxes_xyxy, np.float64), lines, spec).tolist():
-        rows = _mix(y0, y1, spec.crop_hw[0], image.shape[0])
-        crops.append(mix(image, rows, _mix(x0, x1, spec.crop_hw[1], image.shape[1])))
+        rows = _mix_for(y0, y1, spec.crop_hw[0], image.shape[0])
+        crops.append(mix(image, rows, _mix_for(x0, x1, spec.crop_hw[1], image.shape[1])))
     return join(crops).round().clip(0, 255)
 
 
-def _mix(start: float, end: float, samples: int, length: int) -> Mix:
+def _mix_for(start: float, end: float, samples: int, length: int) -> Mix:
     """How pixels of one axis, cut at its length, are mixed to so many samples."""
     scale = max((end - start) / samples, 1e-6)
     reach = max(scale, 1.0)

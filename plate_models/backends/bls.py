@@ -21,7 +21,7 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 
 from plate_models import contract
-from plate_models.pixels import beside
+from plate_models.pixels import to_device, to_host
 from plate_models.spec import MODEL_VERSION, TENSORS
 
 DECODE, REST = "decode", "rest"
@@ -102,10 +102,10 @@ class Call:
                 message = f"{model}: {response.error().message()}"
                 raise contract.GraphError(message, transient=bool(_TRANSIENT.search(message)))
             found = [pb_utils.get_output_tensor_by_name(response, name) for name in names]
-            if on_host:
-                outputs = tuple(map(np.from_dlpack, found))
-            else:
-                outputs = tuple(beside(batch, view(output)) for output in found)
+            outputs = tuple(
+                to_host(each) if on_host else to_device(each, batch.device)
+                for each in map(view, found)
+            )
         return outputs if len(outputs) > 1 else outputs[0]
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from plate_models.contract import GRAPHS, config_from
 from plate_models.detection import Detect
 from plate_models.pipeline import PipelineConfig, Plate, Recognize, read_plates
+from plate_models.pixels import to_device
 from plate_models.rectification import Rectify
 from plate_models.release import (
     DEFAULT_GOLDEN,
@@ -58,11 +59,8 @@ class Nets:
 
     def place(self, image: NDArray[np.uint8]) -> Any:
         """A photo where the nets take it: torch's modules take tensors on their device."""
-        if self.engine == "served":
-            return image
-        import torch
-
-        return torch.from_numpy(np.ascontiguousarray(image)).to(self.device)
+        served = self.engine == "served"
+        return image if served else to_device(np.ascontiguousarray(image), self.device)
 
 
 def load_nets(engine: str = "served", device: str = "cpu", folder: Path = WEIGHTS_DIR) -> Nets:
@@ -88,15 +86,23 @@ def load_nets(engine: str = "served", device: str = "cpu", folder: Path = WEIGHT
         # An engine may open its file when the first photo comes: it stays until the end.
         repository = Path(tempfile.mkdtemp(prefix="plates-"))
         atexit.register(shutil.rmtree, repository, ignore_errors=True)
-    if not is_current(sources_of(folder, DEFAULT_GOLDEN), repository):
-        from plate_models.export import export  # it needs torch, and what was exported does not
-
-        export(folder, repository)
+    bring_up_to_date(folder, repository)
     config = config_from(repository / PHOTO_MODEL / MODEL_VERSION)
     yolo, stn, lprnet = (_load_served(repository, name) for name in GRAPHS)
     return Nets(
         lambda canvas: yolo(canvas)[0], stn, lambda plates: lprnet(plates)[0], config, engine
     )
+
+
+def bring_up_to_date(folder: Path = WEIGHTS_DIR, repository: Path = REPOSITORY) -> None:
+    """Export the weights of a folder unless the repository holds them; torch comes with that.
+
+    Raises what `load_nets` does.
+    """
+    if not is_current(sources_of(folder, DEFAULT_GOLDEN), repository):
+        from plate_models.export import export
+
+        export(folder, repository)
 
 
 def check_engine(engine: str, device: str) -> None:

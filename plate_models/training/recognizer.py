@@ -85,10 +85,10 @@ class Reader(nn.Module):
         # Detached: the rectifier learns from corners alone. The text's gradient through the
         # sampler is so noisy that it undoes what the corners teach (EXPERIMENTS.md).
         noisy = theta.detach() + theta_noise * torch.randn_like(theta)
-        ones, twos, spans = crops[lines == 1], crops[lines == 2], RECTIFIER.row_spans
-        thetas = torch.from_numpy(theta_of_rows(noisy[lines == 2].numpy(), spans))
-        rows = twos.repeat_interleave(len(spans), dim=0), torch.cat((noisy[lines == 1], thetas))
-        plates = resample(torch.cat((ones, rows[0])), rows[1], RECTIFIER.rectified_hw)
+        one, two, spans = lines == 1, lines == 2, RECTIFIER.row_spans
+        thetas = torch.from_numpy(theta_of_rows(noisy[two].numpy(), spans))
+        shown = torch.cat((crops[one], crops[two].repeat_interleave(len(spans), dim=0)))
+        plates = resample(shown, torch.cat((noisy[one], thetas)), RECTIFIER.rectified_hw)
         return self.lprnet(plates).float(), theta
 
 

@@ -82,19 +82,18 @@ def run(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
 
 def prepare(request: Request) -> str:
     """Check weights, engine and device, export what is served, and return the weights' hash."""
-    # In a process of its own, so that this one never holds torch.
+    # In a process of its own: to export, or to look for a GPU, torch is needed.
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         return pool.submit(_prepare, request).result()
 
 
 def _prepare(request: Request) -> str:
-    from plate_models.engines.nets import check_engine
-    from plate_models.export import export
+    from plate_models.engines.nets import bring_up_to_date, check_engine
 
     on_cluster = request.address and request.device != "cpu"  # its GPUs need not be here
     check_engine(*(("torch", "cpu") if on_cluster else (request.engine, request.device)))
     if request.engine == "served" and request.weights is None:
-        export()
+        bring_up_to_date()
     return check_manifest(request.weights or WEIGHTS_DIR)
 
 

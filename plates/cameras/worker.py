@@ -140,7 +140,8 @@ def _follow(
     signal.signal(signal.SIGTERM, stop)
     for step in follow(source, passes, read):
         for report in step.reports:
-            outbox.put(partial(add, report.event, _jpeg(report.crop) if pictures else None))
+            picture = _jpeg(report.crop) if pictures else None
+            outbox.put(partial(add, report.event, picture))
         if not goes_on():
             return
     # A file has ended: nothing to do is no reason to be started again.

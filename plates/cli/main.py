@@ -40,8 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments that make no sense, 128 plus its number after a signal.
     """
     # OpenMP's threads would spin while they wait, which is slow out of all proportion as
-    # soon as anything else computes on the same cores. Read when torch is loaded; NumPy's likewise.
+    # soon as anything else computes on the same cores. Read when torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
+    # A crop's matrices are small: shared between threads they take longer. Read by NumPy.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     words = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -61,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         place = "" if error.filename is None else f"{error.filename}: "
         return _fail(words[0], printable(f"{place}{error.strerror or error}"), 1)
     except Exception as error:
-        # Our packages' own errors are for people, too; to import the models' would load torch.
+        # Our packages' own errors are for people, too; to import them would load what raises them.
         package = type(error).__module__.partition(".")[0]
         if package not in ("plate_models", "plates"):
             raise

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from plate_models.detection import choose_canvas, letterbox, select_boxes
-from plate_models.pixels import resample
+from plate_models.pixels import mix, resample
 from plate_models.rectification import crop_boxes, quads_from_theta, widen_boxes
 from plate_models.spec import DETECTOR, RECTIFIER
 
@@ -110,10 +110,12 @@ def test_crops_lie_where_their_boxes_lie(width, kind):
 def test_the_photo_edge_is_repeated_beyond_it(kind):
     photo = np.full((20, 20, 3), 60, np.uint8)
     photo[:10, :10] = 200  # wrapping around would bring in the other quarters
-    boxes = np.array([[-40.0, -40.0, -4.0, -4.0], [24.0, 24.0, 60.0, 60.0]])
-    crops = crop_boxes(kind(photo), boxes)
+    crops = crop_boxes(kind(photo), np.array([[-40.0, -40, -4, -4], [24, 24, 60, 60]]))
     assert (crops[0] == 200).all()
     assert (crops[1] == 60).all()
+    apart = np.array([0, 0, 0, 2, 4]), np.eye(5, dtype=np.float32)  # as many as lie between
+    mixed = np.asarray(mix(kind(ramp_photo(9, 9)), apart, apart))
+    assert mixed[0, 0].tolist() == [[0, 0, 0, 2, 4]] * 5
 
 
 def test_quads_show_what_the_sampler_sampled(kind):
