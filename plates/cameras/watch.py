@@ -84,17 +84,18 @@ def follow(source: FrameSource, passes: Passes, read: ReadFrame) -> Iterator[Ste
     yield Step(passes.camera, None, (), passes.close())
 
 
-def follow_all(cameras: Sequence[Camera], read: ReadFrame, outputs: Sequence[Output]) -> None:
+def follow_all(cameras: Sequence[Camera], nets: Nets, outputs: Sequence[Output]) -> None:
     """Follow several cameras at once, a thread each, until all have ended; then close them.
 
-    Frames are read and steps go to the outputs in turns. An error of one camera is raised once the
-    others have ended.
+    Frames are read by nets in this process and steps go to the outputs in turns. An error of one
+    camera is raised once the others have ended.
     """
     turn = Lock()
 
     def read_in_turn(image: NDArray[np.uint8]) -> list[SeenPlate]:
         with turn:
-            return read(image)
+            rgb = np.asarray(cv2.cvtColor(image, cv2.COLOR_BGR2RGB), np.uint8)
+            return seen_plates(nets.read(rgb, still=False), image)
 
     def run(source: FrameSource, passes: Passes) -> None:
         for step in follow(source, passes, read_in_turn):
@@ -133,18 +134,6 @@ def open_cameras(
         name += f"-{names[name]}" if names[name] > 1 else ""
         cameras.append((Source(address, fps), Passes(name, reader, model, lists=lists)))
     return cameras
-
-
-def read_with(nets: Nets) -> ReadFrame:
-    """Have frames read by nets in this process."""
-
-    def read(image: NDArray[np.uint8]) -> list[SeenPlate]:
-        plates = nets.read(
-            np.asarray(cv2.cvtColor(image, cv2.COLOR_BGR2RGB), np.uint8), still=False
-        )
-        return seen_plates(plates, image)
-
-    return read
 
 
 def print_json(step: Step) -> None:

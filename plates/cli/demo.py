@@ -76,7 +76,7 @@ def _follow(clip: Path, output: Path) -> list[str]:
         found.extend(each.event.text for each in step.reports if each.event.type == "pass.ended")
 
     with watch.live_table() as show, watch.annotated_videos(output, _CLIP_FPS) as write:
-        watch.follow_all([camera], watch.read_with(nets), [show, write, note])
+        watch.follow_all([camera], nets, [show, write, note])
     [texts] = expected_texts([clip]).values()
     return [f"{printable(clip)}: {text} was not read" for text in missing_texts(texts, found)]
 

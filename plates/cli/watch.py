@@ -48,5 +48,5 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.annotate:
             videos = watch.annotated_videos(arguments.annotate, arguments.fps)
             outputs.append(stack.enter_context(videos))
-        watch.follow_all(cameras, watch.read_with(nets), outputs)
+        watch.follow_all(cameras, nets, outputs)
     return 0
