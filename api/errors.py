@@ -10,8 +10,6 @@ from typing import Any, ClassVar
 
 from starlette.responses import JSONResponse, Response
 
-from plate_models.images import ImageError
-
 PROBLEM_PATH = "/problems/"
 _REQUEST_PATH = "/requests/"  # of what a document is about, relative to the service
 
@@ -175,11 +173,6 @@ def kinds(base: type[Problem] = Problem) -> list[type[Problem]]:
     """All kinds of problem that have a document of their own: the classes without subclasses."""
     below = base.__subclasses__()
     return [leaf for child in below for leaf in kinds(child)] if below else [base]
-
-
-def photo_problem(error: ImageError) -> PhotoProblem:
-    """Turn what `plate_models.images` raises into the problem with the same slug and message."""
-    return PHOTO_PROBLEMS[error.slug](str(error))
 
 
 def plain_document(status: int, detail: str, request_id: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from starlette.concurrency import run_in_threadpool
 
 from api.admission import Admission
 from api.answers import Recognition
-from api.errors import Overloaded, RecognizerTimeout, RecognizerUnavailable, photo_problem
+from api.errors import PHOTO_PROBLEMS, Overloaded, RecognizerTimeout, RecognizerUnavailable
 from api.observing.metrics import Metrics
 from api.readiness import Readiness
 from api.request import RequestContext
@@ -62,7 +62,7 @@ class PhotoReader:
             else:
                 check_header(photo, self._limits)
         except ImageError as error:
-            raise photo_problem(error) from error
+            raise PHOTO_PROBLEMS[error.slug](str(error)) from error
         recognition, seconds = await context.cancel_on_disconnect(
             self._read(photo, context, countries or self._countries)
         )

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from api.answers import Recognition
-from api.errors import Overloaded, photo_problem
+from api.errors import PHOTO_PROBLEMS, Overloaded
 from plate_models.images import ImageError, check_header, decode
 from plate_models.spec import Limits
 
@@ -44,7 +44,7 @@ async def redact(
         detail = "The plates were not blurred in time. Try again shortly."
         raise Overloaded(detail, reason="redaction") from error
     except ImageError as error:
-        raise photo_problem(error) from error
+        raise PHOTO_PROBLEMS[error.slug](str(error)) from error
 
 
 def _redact(photo: bytes, recognition: Recognition, limits: Limits) -> tuple[bytes, str]:
