@@ -122,9 +122,7 @@ def calibrate(
 
 
 # Once in a process: loading the nets for every block would take longer than reading it.
-@cache
-def _load(weights: Path) -> Modules:
-    return load_modules(weights, calibrated=False)
+_load = cache(partial(load_modules, calibrated=False))
 
 
 def _read_block(block: tuple[int, int, int], weights: Path, seed: int) -> pd.DataFrame:
