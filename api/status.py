@@ -4,7 +4,7 @@ The gateway adds its counts to /metrics; operators may read it as well.
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
@@ -41,12 +41,6 @@ def read_status(path: Path) -> Status | None:
         return _JSON.validate_json(path.read_bytes())
     except (OSError, ValueError):
         return None
-
-
-def read_statuses(paths: Iterable[Path]) -> Status | None:
-    """Merge the files of several supervisors, each of a part of one service; None without any."""
-    found = [status for path in paths if (status := read_status(path)) is not None]
-    return merge(found) if found else None
 
 
 def merge(found: Sequence[Status]) -> Status:

@@ -16,7 +16,7 @@ from prometheus_client import (
 )
 
 from api.answers import Recognition
-from api.status import State, read_statuses
+from api.status import State, merge, read_status
 
 _TRITON_TIMEOUT_S = 2.0
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -129,7 +129,10 @@ class Metrics:
         """The metrics in Prometheus's text format, with what supervisors report now."""
         for family in (self._state, self._restarts, self._version, self._versions_refused):
             family.clear()
-        if status := read_statuses(self._status_files):
+        # Each supervisor has a file, of a part of one service.
+        found = [status for file in self._status_files if (status := read_status(file))]
+        if found:
+            status = merge(found)
             for state in get_args(State):
                 self._state.labels(state).set(state == status.state)
             for part, count in status.restarts.items():
