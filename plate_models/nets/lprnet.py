@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from plate_models.nets.stn import ConvNormAct
 from plate_models.spec import RECOGNIZER, RecognizerSpec
 
 
@@ -48,11 +49,7 @@ class LPRNet(nn.Module):
     def __init__(self, spec: RecognizerSpec = RECOGNIZER) -> None:
         super().__init__()
         stem, first, second = 32, 128, 256
-        self.stem = nn.Sequential(
-            nn.Conv2d(3, stem, 3, padding=1, bias=False),
-            nn.BatchNorm2d(stem),
-            nn.ReLU(inplace=True),
-        )
+        self.stem = ConvNormAct(3, stem)
         self.pool = nn.MaxPool2d(3, stride=2, padding=1)
         self.first = _stage(stem, first, spec.depths[0])
         self.second = _stage(first, second, spec.depths[1])
