@@ -1,4 +1,4 @@
-"""`plates bench`: its load client measures rightly, its tools run, judge and refuse."""
+"""`plates bench`: its load client measures rightly, its tools run and judge."""
 
 import asyncio
 import math
@@ -11,7 +11,6 @@ import torch
 from small_server import OK, REFUSAL, Reply, bench, small_server
 
 from plates.benchmarks import serve
-from plates.benchmarks import service as services
 from plates.benchmarks.faults import FREEZE, judge
 from plates.benchmarks.load import Load, LoadClient, Request, summarise
 
@@ -38,23 +37,6 @@ def test_an_answer_is_judged(answer, request_, row):
     assert found | row == found
     (found,) = asyncio.run(client.open_loop([0.0])).rows
     assert "Cannot connect" in found["error"]
-
-
-@pytest.mark.parametrize(
-    ("words", "status", "said"),
-    [
-        *(("", 2, "TOOL"), ("fly", 2, "fly"), ("overload --seconds soon", 2, "soon")),
-        ("soak --url http://h", 1, "--pid"),
-        ("serve --seconds nan", 1, "--seconds: expected"),
-        ("overload --url http://127.0.0.1:1", 1, "http://127.0.0.1:1 is not ready"),
-        ("serve --published /nowhere", 1, "expected stn.pt and lprnet.pt"),
-        ("serve --photo /nowhere/a.jpg", 1, "/nowhere/a.jpg: No such file"),
-    ],
-)
-def test_tools_refuse_what_makes_no_sense(words, status, said, run, monkeypatch):
-    monkeypatch.setattr(services, "_PATIENCE_S", 0.2)
-    done = run("bench", *words.split())
-    assert done.returncode == status and said in done.stderr
 
 
 def save_published(folder: Path) -> None:

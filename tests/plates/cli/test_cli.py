@@ -11,6 +11,7 @@ from support import PLATES, SCENE
 from plate_models.release import check_manifest
 from plate_models.training import recognizer
 from plate_models.training.recognizer import RecognizerTraining
+from plates.benchmarks import service as services
 
 
 def test_the_version_names_package_and_weights(run):
@@ -26,6 +27,9 @@ def test_the_version_names_package_and_weights(run):
         ("", "required: COMMAND"),
         ("read", "required: FILE|DIR|GLOB|VIDEO"),
         ("read a.jpg --json --csv", "not allowed with argument"),
+        ("bench", "TOOL"),
+        ("bench fly", "fly"),
+        ("bench overload --seconds soon", "soon"),
     ],
 )
 def test_arguments_that_make_no_sense(words, text, run):
@@ -72,12 +76,21 @@ def test_training_options_are_the_fields_of_the_experiment(trained, run, tmp_pat
         ("eval --rendered --per-type 0 --world", "PLATES_DATA"),
         ("eval --data . --json {folder}/no/a.json", "its folder does not exist"),
         ("demo {odd}.jpg", "no\\nwhere.jpg"),
+        ("health http://127.0.0.1:1/readyz", "127.0.0.1:1/readyz: "),
+        ("health http://127.0.0.1:1/ --ca-file /no/such/file", "--ca-file /no/such/file"),
+        ("health http://127.0.0.1:1/ --status /no/such/file", "there is no status"),
+        ("bench soak --url http://h", "--pid"),
+        ("bench serve --seconds nan", "--seconds: expected"),
+        ("bench overload --url http://127.0.0.1:1", "http://127.0.0.1:1 is not ready"),
+        ("bench serve --published /nowhere", "expected stn.pt and lprnet.pt"),
+        ("bench serve --photo /nowhere/a.jpg", "/nowhere/a.jpg: No such file"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(
     words, text, trained, run, tmp_path, monkeypatch
 ):
     monkeypatch.delenv("PLATES_DATA", raising=False)
+    monkeypatch.setattr(services, "_PATIENCE_S", 0.2)
     monkeypatch.chdir(tmp_path)
     places = {"scene": SCENE, "folder": tmp_path, "odd": "no\nwhere"}
     done = run(*[word.format(**places) for word in words.split()])

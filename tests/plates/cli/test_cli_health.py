@@ -4,7 +4,6 @@ import json
 import ssl
 import subprocess
 
-import pytest
 from small_server import Reply, small_server
 
 
@@ -38,16 +37,3 @@ def test_a_certificate_must_be_trusted(run, tmp_path):
             assert run("health", f"{url}/503", *options).returncode == 1
         done = run("health", f"{url}/200")
     assert done.returncode == 1 and "CERTIFICATE_VERIFY_FAILED" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        ("http://127.0.0.1:1/readyz", "127.0.0.1:1/readyz: "),
-        ("http://127.0.0.1:1/ --ca-file /no/such/file", "--ca-file /no/such/file"),
-        ("http://127.0.0.1:1/ --status /no/such/file", "there is no status"),
-    ],
-)
-def test_what_can_not_be_asked_is_named(words, reason, run):
-    done = run("health", *words.split())
-    assert done.returncode == 1 and reason in done.stderr
