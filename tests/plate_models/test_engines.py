@@ -15,16 +15,14 @@ from plate_models.engines import openvino_engine
 def doubling(tmp_path_factory):
     """A graph of any batch and width: output 0 is twice the input, output 1 its square."""
     path = tmp_path_factory.mktemp("graph") / "model.onnx"
-    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
-    nodes = [
-        helper.make_node("Add", ["x", "x"], ["twice"]),
-        helper.make_node("Mul", ["x", "x"], ["square"]),
-    ]
-    values = [helper.make_tensor_value_info(n, kind, ["b", 2, "w"]) for n in ("twice", "square")]
-    entry = helper.make_tensor_value_info("x", kind, ["b", 2, "w"])
-    graph = helper.make_graph(nodes, "doubling", [entry], values)
-    opset = [helper.make_opsetid("", 20)]
-    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), path)
+    text = """
+        <ir_version: 9, opset_import: ["" : 20]>
+        doubling (float[b, 2, w] x) => (float[b, 2, w] twice, float[b, 2, w] square) {
+            twice = Add(x, x)
+            square = Mul(x, x)
+        }
+    """
+    onnx.save(onnx.parser.parse_model(text), path)
     return path
 
 
