@@ -64,9 +64,3 @@ def kill_group(leader: int, timeout: float) -> None:
 def leftovers(prefix: str) -> list[Path]:
     """List the shared-memory segments whose name begins with a server's prefix."""
     return sorted(SHARED_MEMORY.glob(f"{prefix}*")) if prefix else []
-
-
-def sweep(prefix: str) -> None:
-    """Remove the shared memory of a server that has ended."""
-    for segment in leftovers(prefix):
-        segment.unlink(missing_ok=True)

@@ -191,7 +191,8 @@ class EmbeddedTriton:
             # Its stubs are in its group. They survive a server that crashed, and ignore SIGTERM.
             processes.kill_group(server.pid, KILL_S)
             server.poll()
-            processes.sweep(self.shm_prefix)
+            for segment in processes.leftovers(self.shm_prefix):
+                segment.unlink(missing_ok=True)
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
