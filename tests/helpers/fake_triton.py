@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest.mock import Mock
 
 import grpc
 import numpy as np
@@ -121,10 +122,7 @@ def sleeping(seconds: float) -> Callable[[bytes], dict[str, np.ndarray]]:
 
 
 def refusing(code: grpc.StatusCode, message: str) -> Callable[[bytes], dict[str, np.ndarray]]:
-    def reply(_: bytes) -> dict[str, np.ndarray]:
-        raise Refusal(code, message)
-
-    return reply
+    return Mock(side_effect=Refusal(code, message))
 
 
 class Holding:

@@ -76,6 +76,7 @@ def test_training_options_are_the_fields_of_the_experiment(trained, run, tmp_pat
         ("eval --rendered --per-type 0 --world", "PLATES_DATA"),
         ("eval --data . --json {folder}/no/a.json", "its folder does not exist"),
         ("demo {odd}.jpg", "no\\nwhere.jpg"),
+        ("config check none.env", "none.env: No such file or directory"),
         ("health http://127.0.0.1:1/readyz", "127.0.0.1:1/readyz: "),
         ("health http://127.0.0.1:1/ --ca-file /no/such/file", "--ca-file /no/such/file"),
         ("health http://127.0.0.1:1/ --status /no/such/file", "there is no status"),

@@ -5,7 +5,6 @@ one, damaged ones, loses the good one again, and one of its processes is killed 
 """
 
 import contextlib
-import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from support import serving, wait_until
 
 from api.readiness import canary_photo
 from api.status import Status, read_status
+from plates.benchmarks.cameras import free_port
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
@@ -86,8 +86,7 @@ def service(repository, tmp_path_factory):
     folder = tmp_path_factory.mktemp("versions")
     copy = copy_repository(repository, folder / "models")
     add_version(copy, 2, text=OTHER)
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     settings = {"MODEL_REPOSITORY": copy, "STATUS_FILE": folder / "status.json"}
     settings |= {"TRITON_HTTP_PORT": port}
     environment = {f"PLATES_{name}": str(value) for name, value in settings.items()}
