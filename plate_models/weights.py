@@ -184,11 +184,17 @@ def build_from(file: WeightsFile, specs: Specs) -> nn.Module:
     }[name]
     _fill(net, file, made_for)
     if name == "detector":
-        _check_anchors(file, specs.detector)
+        strides = torch.tensor(specs.detector.strides).view(-1, 1, 1)
+        found = file.state["model.24.anchors"].float() * strides
+        if not torch.allclose(found, torch.tensor(specs.detector.anchors_wh), rtol=1e-3):
+            raise WeightsError(
+                f"{file.path}: model.24.anchors: expected {specs.detector.anchors_wh} as in the "
+                f"contract, found {found.tolist()}"
+            )
     return net
 
 
-def _fill(net: nn.Module, file: WeightsFile, made_for: str) -> nn.Module:
+def _fill(net: nn.Module, file: WeightsFile, made_for: str) -> None:
     """Check every tensor and load it; `made_for` says for what the net was built."""
     expected, found = (
         {key: tuple(value.shape) for key, value in state.items() if not key.endswith(_COUNTER)}
@@ -208,17 +214,6 @@ def _fill(net: nn.Module, file: WeightsFile, made_for: str) -> nn.Module:
         if key.endswith("running_var") and (values < 0).any():
             raise WeightsError(f"{file.path}: {key}: expected variances, found {values.min():g}")
     net.load_state_dict(file.state, strict=False)  # Its counters alone may be missing.
-    return net.eval()
-
-
-def _check_anchors(file: WeightsFile, spec: DetectorSpec) -> None:
-    strides = torch.tensor(spec.strides).view(-1, 1, 1)
-    found = file.state["model.24.anchors"].float() * strides
-    if not torch.allclose(found, torch.tensor(spec.anchors_wh), rtol=1e-3):
-        raise WeightsError(
-            f"{file.path}: model.24.anchors: expected {spec.anchors_wh} as in the contract, "
-            f"found {found.tolist()}"
-        )
 
 
 def check_countries(spec: RecognizerSpec, where: str) -> None:
