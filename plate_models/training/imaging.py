@@ -91,8 +91,7 @@ def encode_jpeg(image: Image, quality: int, *options: int) -> NDArray[np.uint8]:
 
 def compress(image: Image, quality: int) -> Image:
     """Store a (H, W, 3) RGB picture as JPEG, and read it again."""
-    bgr = cv2.imdecode(encode_jpeg(image, quality), cv2.IMREAD_COLOR)
-    return np.asarray(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB), np.uint8)
+    return np.asarray(cv2.imdecode(encode_jpeg(image, quality), cv2.IMREAD_COLOR_RGB), np.uint8)
 
 
 def through_codec(frames: Sequence[Image], codec: str, **options: str) -> list[Image]:
