@@ -43,10 +43,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    options = {"host": arguments.host, "port": arguments.port, "cameras": arguments.cameras}
-    settings = read_settings(**options)
+    settings = read_settings(host=arguments.host, port=arguments.port, cameras=arguments.cameras)
     with _listen(settings.host, settings.port) as listener:
-        _warn_if_open(settings, listener)
+        local = ipaddress.ip_address(listener.getsockname()[0]).is_loopback
+        if not local and not settings.tokens and settings.tokens_file is None:
+            log.warning(
+                "Everyone who can reach %s may send photos: no tokens are set. Set PLATES_TOKENS "
+                "or PLATES_TOKENS_FILE, or listen on 127.0.0.1.",
+                settings.host,
+            )
         if settings.triton_url:
             say(f"Triton elsewhere: {settings.triton_url}")
         triton = None if settings.triton_url else describe_triton(settings)
@@ -62,16 +67,6 @@ def _listen(host: str, port: int) -> socket.socket:
         reason = error.strerror or str(error)
         hint = "Set --host or --port (PLATES_HOST, PLATES_PORT)."
         raise CommandError(f"can't listen on {host}:{port}: {reason}. {hint}") from error
-
-
-def _warn_if_open(settings: Settings, listener: socket.socket) -> None:
-    local = ipaddress.ip_address(listener.getsockname()[0]).is_loopback
-    if not local and not settings.tokens and settings.tokens_file is None:
-        log.warning(
-            "Everyone who can reach %s may send photos: no tokens are set. Set PLATES_TOKENS or "
-            "PLATES_TOKENS_FILE, or listen on 127.0.0.1.",
-            settings.host,
-        )
 
 
 def read_settings(**options: object) -> Settings:
