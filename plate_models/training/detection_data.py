@@ -51,11 +51,16 @@ class TrainingPhoto:
         return _hulls(self.outlines)
 
 
-def load_world(data: Path) -> list[TrainingPhoto]:
-    """The training part of ``world_photos``, decoded (about 1.2 GB)."""
+def world_training(data: Path) -> list[LabelledPhoto]:
+    """The training part of ``world_photos``."""
     photos = load_labels(data / "world_photos")
     held_out = validation_names(photo.path.name for photo in photos)
-    return [_decoded(photo) for photo in photos if photo.path.name not in held_out]
+    return [photo for photo in photos if photo.path.name not in held_out]
+
+
+def load_world(data: Path) -> list[TrainingPhoto]:
+    """The training part of ``world_photos``, decoded (about 1.2 GB)."""
+    return list(map(_decoded, world_training(data)))
 
 
 def load_empty(data: Path) -> list[TrainingPhoto]:

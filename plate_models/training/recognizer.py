@@ -1,8 +1,10 @@
 """Trains rectifier and recognizer on crops, rendered and real: `plates train recognizer`."""
 
+import json
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import numpy as np
 import torch
@@ -13,16 +15,27 @@ from tqdm import tqdm
 
 from plate_models import weights
 from plate_models.engines.nets import load_nets
+from plate_models.images import decode
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
+from plate_models.pipeline import Plate
 from plate_models.pixels import resample
 from plate_models.recognition import ctc
+from plate_models.recognition.decoding import Reading
 from plate_models.rectification import FRAME, theta_of_rows
 from plate_models.release import WeightsError
 from plate_models.spec import RECOGNIZER, RECTIFIER
 from plate_models.training.crop_cache import CropBatch, CropCache, batch_of, render_batch
-from plate_models.training.detection_data import load_world
-from plate_models.training.imaging import Field, Floats, Image, apply_homography, shift_by, warp
+from plate_models.training.detection_data import world_training
+from plate_models.training.imaging import (
+    Field,
+    Floats,
+    Image,
+    apply_homography,
+    box_corners,
+    shift_by,
+    warp,
+)
 from plate_models.training.labels import LabelError
 from plate_models.training.run import Run, autocast
 from plate_models.training.synthetic.crops import CropSample, crop_around
@@ -30,9 +43,14 @@ from plate_models.training.synthetic.photo import camera, photograph
 
 # What makes crops worse that were photographed before.
 _AGAIN = camera("again")
-# Crops of real plates for each rendered one, where there are photos to read; crops of each plate.
-# Readings below that score, and of plates below that width, are wrong too often to learn from.
-_REAL_SHARE, _REAL_CROPS, _LEAST_SCORE, _LEAST_PX = 1 / 8, 16, 0.8, 45.0
+# Real crops for each rendered one, where there are photos to read; crops of each plate, and of each
+# thing that is none.
+_REAL_SHARE, _PLATE_CROPS, _CLUTTER_CROPS = 0.3, 16, 6
+# What a person saw on photos of these names: checksums of the texts on their plates, of which the
+# reader learns what is among its own candidates, and x, y, width, height of what is no plate.
+_SEEN = json.loads((Path(__file__).parent / "world_seen.json").read_text("utf-8"))
+# On other photos, readings below that score are wrong too often; narrower plates can't be read.
+_LEAST_SCORE, _LEAST_PX = 0.8, 38.0
 
 
 @dataclass(frozen=True)
@@ -205,7 +223,7 @@ def take_over(net: nn.Module, file: weights.WeightsFile) -> None:
 
 
 def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
-    """Cut the one-line plates that weights surely read out of ``world_photos``' training part.
+    """Cut what weights read out of ``world_photos``' training part, and what is no plate there.
 
     Raises:
         FileNotFoundError: The data folder lacks world_photos/plates.csv.
@@ -215,18 +233,45 @@ def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
     if start_from is None:
         raise WeightsError("--data needs --start-from: what reads the plates there")
     nets, rng = load_nets("torch", folder=start_from), np.random.default_rng(seed)
-    samples = []
-    for photo in tqdm(load_world(data), "reading photos"):
-        for plate in nets.read(photo.image):
-            text, quad = plate.reading.text, np.array(plate.quad)
-            sure = plate.reading.score >= _LEAST_SCORE and np.ptp(quad[:, 0]) >= _LEAST_PX
-            if text and sure and plate.lines == 1:
-                for _ in range(_REAL_CROPS):
-                    crop, corners = crop_around(photo.image, quad, plate.lines, rng)
-                    samples.append(CropSample(crop, text, corners, plate.lines, (text,)))
-    if not samples:
+    samples: list[CropSample] = []
+
+    def cut(quad: Floats, rows: tuple[str, ...], times: int) -> None:
+        for _ in range(times):
+            crop, corners = crop_around(photo, quad, len(rows), rng)
+            samples.append(CropSample(crop, "".join(rows), corners, len(rows), rows))
+
+    for labelled in tqdm(world_training(data), "reading photos"):
+        photo, seen = decode(labelled.path.read_bytes()), _SEEN.get(labelled.path.name)
+        for plate in nets.read(photo):
+            text, quad = _learnt_text(plate.reading, seen), np.array(plate.quad)
+            if text and np.ptp(quad[:, 0]) >= _LEAST_PX:
+                cut(quad, _rows_of(text, plate), _PLATE_CROPS)
+        for x, y, *size in seen["clutter"] if seen else ():
+            cut(apply_homography(shift_by(x, y), box_corners(*size)), ("",), _CLUTTER_CROPS)
+    if not any(sample.text for sample in samples):
         raise LabelError(f"{data / 'world_photos'}: no plate there is surely read")
     return batch_of(samples)
+
+
+def _learnt_text(reading: Reading, seen: dict[str, Any] | None) -> str:
+    """What is learnt of a plate; "" if nothing is sure enough."""
+    if seen is None:
+        return reading.text if reading.score >= _LEAST_SCORE else ""
+    texts = (text for text, _ in reading.candidates)
+    return next((text for text in texts if zlib.crc32(text.encode()) in seen["texts"]), "")
+
+
+def _rows_of(text: str, plate: Plate) -> tuple[str, ...]:
+    """A text by the plate's lines, cut where the recognizer's two rows spell it best."""
+    if plate.lines == 1:
+        return (text,)
+    seam = plate.log_probs.shape[1] // 2
+    upper, lower = plate.log_probs[:, :seam], plate.log_probs[:, seam + 1 :]
+    cuts, alphabet = range(1, len(text)), RECOGNIZER.alphabet
+    first = ctc.text_probabilities(upper, [text[:cut] for cut in cuts], alphabet)
+    second = ctc.text_probabilities(lower, [text[cut:] for cut in cuts], alphabet)
+    cut = cuts[int(np.multiply(first, second).argmax())]
+    return text[:cut], text[cut:]
 
 
 class Training(Run):
@@ -296,7 +341,7 @@ def train(config: RecognizerTraining) -> dict[int, float]:
 
         training.use_up(step, config.report_every, check)
         match = exact_match(training.averaged, held_out)
-        read = "; crops of plates that the reader read on world_photos (training part)"
+        read = "; world_photos (training part): plates as read, if seen so, too, and what is none"
         summary = {
             "data": "rendered crops" + (read if real else ""),
             "seed": config.seed,

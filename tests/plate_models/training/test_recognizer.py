@@ -1,6 +1,7 @@
 """Recognizer training: the loss falls, weights are released; test_detector.py resumes a run."""
 
 import json
+import zlib
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -10,6 +11,7 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from safetensors import safe_open
 from support import labelled_set
 
@@ -33,6 +35,10 @@ def config(tmp_path: Path) -> RecognizerTraining:
     )
 
 
+def text_of(labels: NDArray[np.int64]) -> str:
+    return "".join(RECOGNIZER.alphabet[i] for i in labels if i >= 0)
+
+
 def test_loss_falls_on_one_batch(config: RecognizerTraining) -> None:
     training, batch = Training(config), render_batch(np.random.default_rng(1), 16)
     training.spent_s = 300  # Past the warm-up.
@@ -52,14 +58,28 @@ def test_corners_move_with_varied_crops() -> None:
         assert abs(drawn - (image[..., 1] > 127)).sum() < 0.15 * drawn.sum()
 
 
-def test_what_is_surely_read_on_real_photos_is_cut_out(tmp_path: Path) -> None:
-    # Of two lines, held out by its name, and two plates.
+def test_what_is_surely_read_on_real_photos_is_cut_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Two plates of two lines, one held out by its photo's name, and two of one line.
     names = ("square_plates.jpg", "green_car.jpg", "two_at_night.jpg")
     folder = labelled_set(tmp_path / "world_photos", *names)
+    monkeypatch.setattr(recognizer, "_SEEN", {})
     batch = read_crops(tmp_path, release.WEIGHTS_DIR, seed=0)
-    texts = ["".join(RECOGNIZER.alphabet[i] for i in row if i >= 0) for row in batch.labels[:, 0]]
-    assert Counter(texts) == dict.fromkeys(("B294XX164", "H781CC105"), 16)
-    assert (batch.lines == 1).all() and len({crop.tobytes() for crop in batch.images}) == 32
+    one_line, two_lines = ("B294XX164", "H781CC105"), ("A110", "AM77", "A432", "BO07")
+    assert Counter(map(text_of, recognizer.row_labels(batch))) == dict.fromkeys(
+        one_line + two_lines, 16
+    )
+    assert Counter(batch.lines) == {1: 32, 2: 32}
+    assert len({crop.tobytes() for crop in batch.images}) == 64
+    # Of a photo that a person looked at, only what was right there, and what is no plate.
+    seen = {
+        "two_at_night.jpg": {"texts": [zlib.crc32(b"H781CC105")], "clutter": [[300, 90, 80, 30]]},
+        "square_plates.jpg": {"texts": [], "clutter": []},
+    }
+    monkeypatch.setattr(recognizer, "_SEEN", seen)
+    batch = read_crops(tmp_path, release.WEIGHTS_DIR, seed=0)
+    assert Counter(map(text_of, batch.labels[:, 0])) == {"H781CC105": 16, "": 6}
     corners = np.abs(batch.quads - batch.quads.mean(axis=1, keepdims=True)).mean(axis=(0, 1))
     assert 40 < corners[0] < 75 and 14 < corners[1] < 32
     with pytest.raises(release.WeightsError, match="--start-from"):
