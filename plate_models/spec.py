@@ -170,6 +170,7 @@ class RecognizerSpec:
     )
     countries: Annotated[tuple[_Country, ...], Field(min_length=1)] = (
         *("ru", "by", "kz", "sk", "cz", "pl", "de", "br"),
+        *("ua", "uz", "kg", "ro", "gb", "fr", "it", "es", "in"),
     )
     steps: Annotated[int, Field(ge=1, le=1024)] = 24
     depths: tuple[_Depth, _Depth] = (2, 3)

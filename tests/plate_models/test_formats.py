@@ -80,6 +80,14 @@ ABROAD = [
     ("ABC1234", 1, "br.car.old", "", "Brazil"),
     ("123ABC02", 1, "kz.car", "02", "Almaty"),
     ("1234AB7", 1, "by.car", "7", "Minsk"),
+    ("BC1234AX", 1, "ua.car", "BC", "Lviv"),
+    ("30A123BC", 1, "uz.car", "30", "Samarkand"),
+    ("01KG123ABC", 1, "kg.car", "01", "Bishkek"),
+    ("TR95XMA", 1, "ro.car", "TR", "Teleorman"),
+    ("SG05YPO", 1, "gb.car", "S", "Scotland"),
+    ("AB120CX", 1, "fr.car", "", "France"),
+    ("1234BCD", 1, "es.car", "", "Spain"),
+    ("MH04JM8765", 1, "in.car", "MH", "Maharashtra"),
 ]
 
 
