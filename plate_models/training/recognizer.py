@@ -48,7 +48,7 @@ _AGAIN = camera("again")
 _REAL_SHARE, _PLATE_CROPS, _CLUTTER_CROPS = 0.3, 16, 6
 # What a person saw on photos of these names: checksums of the texts on their plates, of which the
 # reader learns what is among its own candidates, and x, y, width, height of what is no plate.
-_SEEN = json.loads((Path(__file__).parent / "world_seen.json").read_text("utf-8"))
+_SEEN = Path(__file__).parent / "world_seen.json"
 # On other photos, readings below that score are wrong too often; narrower plates can't be read.
 _LEAST_SCORE, _LEAST_PX = 0.8, 38.0
 
@@ -233,7 +233,7 @@ def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
     if start_from is None:
         raise WeightsError("--data needs --start-from: what reads the plates there")
     nets, rng = load_nets("torch", folder=start_from), np.random.default_rng(seed)
-    samples: list[CropSample] = []
+    known, samples = json.loads(_SEEN.read_text(encoding="utf-8")), list[CropSample]()
 
     def cut(quad: Floats, rows: tuple[str, ...], times: int) -> None:
         for _ in range(times):
@@ -241,7 +241,7 @@ def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
             samples.append(CropSample(crop, "".join(rows), corners, len(rows), rows))
 
     for labelled in tqdm(world_training(data), "reading photos"):
-        photo, seen = decode(labelled.path.read_bytes()), _SEEN.get(labelled.path.name)
+        photo, seen = decode(labelled.path.read_bytes()), known.get(labelled.path.name)
         for plate in nets.read(photo):
             text, quad = _learnt_text(plate.reading, seen), np.array(plate.quad)
             if text and np.ptp(quad[:, 0]) >= _LEAST_PX:
@@ -262,7 +262,7 @@ def _learnt_text(reading: Reading, seen: dict[str, Any] | None) -> str:
 
 
 def _rows_of(text: str, plate: Plate) -> tuple[str, ...]:
-    """A text by the plate's lines, cut where the recognizer's two rows spell it best."""
+    """A text by the plate's lines, cut where both rows (see `ctc.join_rows`) spell it best."""
     if plate.lines == 1:
         return (text,)
     seam = plate.log_probs.shape[1] // 2

@@ -64,7 +64,9 @@ def test_what_is_surely_read_on_real_photos_is_cut_out(
     # Two plates of two lines, one held out by its photo's name, and two of one line.
     names = ("square_plates.jpg", "green_car.jpg", "two_at_night.jpg")
     folder = labelled_set(tmp_path / "world_photos", *names)
-    monkeypatch.setattr(recognizer, "_SEEN", {})
+    known = tmp_path / "seen.json"
+    known.write_text("{}")
+    monkeypatch.setattr(recognizer, "_SEEN", known)
     batch = read_crops(tmp_path, release.WEIGHTS_DIR, seed=0)
     one_line, two_lines = ("B294XX164", "H781CC105"), ("A110", "AM77", "A432", "BO07")
     assert Counter(map(text_of, recognizer.row_labels(batch))) == dict.fromkeys(
@@ -77,7 +79,7 @@ def test_what_is_surely_read_on_real_photos_is_cut_out(
         "two_at_night.jpg": {"texts": [zlib.crc32(b"H781CC105")], "clutter": [[300, 90, 80, 30]]},
         "square_plates.jpg": {"texts": [], "clutter": []},
     }
-    monkeypatch.setattr(recognizer, "_SEEN", seen)
+    known.write_text(json.dumps(seen))
     batch = read_crops(tmp_path, release.WEIGHTS_DIR, seed=0)
     assert Counter(map(text_of, batch.labels[:, 0])) == {"H781CC105": 16, "": 6}
     corners = np.abs(batch.quads - batch.quads.mean(axis=1, keepdims=True)).mean(axis=(0, 1))
