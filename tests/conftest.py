@@ -20,8 +20,9 @@ import httpx
 import pytest
 from camera_events import store_of
 from fake_triton import FakeTriton
-from support import ELSEWHERE, REPOSITORY, TritonEndpoints, running_gateway, serving
+from support import ELSEWHERE, REPOSITORY, TritonEndpoints, running_gateway
 
+from plates.serving.running import running_service
 from plates.serving.triton import EmbeddedTriton
 
 
@@ -70,8 +71,8 @@ def gateway_url(request, tmp_path_factory):
         return
     triton = request.getfixturevalue("triton")
     log = tmp_path_factory.mktemp("gateway") / "stderr.log"
-    with serving(log, PLATES_TRITON_URL=triton.grpc_url) as served:
-        yield served.url
+    with running_service({"PLATES_TRITON_URL": triton.grpc_url}, log) as service:
+        yield service.url
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,6 @@ from api.errors import kinds
 from api.main import create_app
 from api.request import Deadline
 from api.settings import Settings
-from plates.serving.running import running_service
 from plates.serving.triton import EmbeddedTriton
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -146,20 +145,6 @@ def running_gateway(
     finally:
         server.should_exit = True
         thread.join(10)
-
-
-class Served(NamedTuple):
-    """A running `plates serve`."""
-
-    url: str
-    pid: int
-
-
-@contextmanager
-def serving(log: Path, **environment: str) -> Iterator[Served]:
-    """Run `plates serve` on a free port and stop it; the settings are given with their prefix."""
-    with running_service(environment, log) as running:
-        yield Served(running.url, running.process.pid)
 
 
 def labelled_set(folder: Path, *names: str, texts: dict[str, str] | None = None) -> Path:

@@ -10,9 +10,10 @@ import httpx
 import psutil
 import pytest
 from camera_events import store_of
-from support import SAMPLES, serving, wait_until
+from support import SAMPLES, wait_until
 
 from plates.benchmarks.cameras import rtsp_server, write_stream
+from plates.serving.running import running_service
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 SECRET = "whsec_" + base64.b64encode(bytes(32)).decode()
@@ -49,10 +50,10 @@ def service(folder: Path, camera: str, receiver: str) -> Iterator[tuple[httpx.Cl
         name = "yard"
     """)
     with (
-        serving(folder / "log", PLATES_CAMERAS=str(folder / "cameras.toml")) as served,
-        httpx.Client(base_url=served.url, timeout=30) as client,
+        running_service({"PLATES_CAMERAS": f"{folder}/cameras.toml"}, folder / "log") as running,
+        httpx.Client(base_url=running.url, timeout=30) as client,
     ):
-        yield client, served.pid
+        yield client, running.process.pid
     # What was in sight has ended: nothing is left for the next start.
     with closing(store_of(folder)) as store:
         assert store.running("gate") == []

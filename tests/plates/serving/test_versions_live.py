@@ -15,11 +15,12 @@ import httpx
 import psutil
 import pytest
 from serving_support import add_version, copy_repository, remove_version
-from support import serving, wait_until
+from support import wait_until
 
 from api.readiness import canary_photo
 from api.status import Status, read_status
 from plates.benchmarks.cameras import free_port
+from plates.serving.running import running_service
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
@@ -91,10 +92,10 @@ def service(repository, tmp_path_factory):
     settings |= {"TRITON_HTTP_PORT": port}
     environment = {f"PLATES_{name}": str(value) for name, value in settings.items()}
     with (
-        serving(folder / "log", **environment) as (url, pid),
+        running_service(environment, folder / "log") as running,
         ThreadPoolExecutor(CLIENTS) as threads,
     ):
-        service = Service(url, f"http://127.0.0.1:{port}", folder, pid)
+        service = Service(running.url, f"http://127.0.0.1:{port}", folder, running.process.pid)
         wait_until(lambda: service.status.state == "ready", PATIENCE_S)
         for _ in range(CLIENTS):
             threads.submit(service.ask)
