@@ -5,7 +5,6 @@ starting ── ready ──┬── it ended, is silent, at a standstill, or a
     └───────────────────────────────────────────────────────────────────────────────┘
 """
 
-import contextlib
 import logging
 import threading
 import time
@@ -23,7 +22,6 @@ from plates.serving.errors import (
     EmbeddedTritonError,
     PreflightError,
     RequestError,
-    StartError,
     VersionError,
 )
 from plates.serving.supervisor import RestartBudget
@@ -200,10 +198,7 @@ class TritonHealer:
 
     def _find_stubs(self) -> None:
         """Find the processes in which Triton runs Python, and their models."""
-        stubs: list[psutil.Process] = []
-        with contextlib.suppress(StartError):  # it has ended; the next step notices
-            stubs = processes.children(self._triton.pids.server)
-        self._stubs = {stub: _model_of(stub) for stub in stubs}
+        self._stubs = {stub: _model_of(stub) for stub in self._triton.stubs}
         self._restarts = dict.fromkeys(self._stubs.values(), 0) | self._restarts
 
 

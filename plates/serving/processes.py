@@ -19,18 +19,6 @@ def die_with_parent(signal_number: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal_number)
 
 
-def is_alive(pid: int) -> bool:
-    """Report whether a process exists and has not ended.
-
-    A zombie with living threads has not: they still hold its ports.
-    """
-    try:
-        process = psutil.Process(pid)
-        return not is_zombie(process) or process.num_threads() > 1
-    except psutil.NoSuchProcess:
-        return False
-
-
 def is_zombie(process: psutil.Process) -> bool:
     """Report whether a process has ended and was not reaped."""
     try:

@@ -13,7 +13,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
+
+import psutil
 
 from plates.serving import processes
 from plates.serving.client import KEY_HEADER, TritonHttp
@@ -52,13 +54,6 @@ _EVERYWHERE = "0.0.0.0"  # noqa: S104 - compared with, not listened on
 
 # Gets a server's own folder; returns the model repository to serve.
 LayOut = Callable[[Path], Path]
-
-
-class Pids(NamedTuple):
-    """The processes of one server; a stub runs the Python of one model instance."""
-
-    server: int
-    stubs: tuple[int, ...]
 
 
 class EmbeddedTriton:
@@ -123,13 +118,10 @@ class EmbeddedTriton:
         return TritonHttp(self.http_url, self._key)
 
     @property
-    def pids(self) -> Pids:
-        """The processes that run now; raises `StartError` if the server does not."""
+    def stubs(self) -> list[psutil.Process]:
+        """The processes that run the models' Python, one for each instance; zombies included."""
         server = self._server
-        if server is None or server.poll() is not None:
-            raise StartError("the server is not running")
-        stubs = processes.children(server.pid)
-        return Pids(server.pid, tuple(stub.pid for stub in stubs if not processes.is_zombie(stub)))
+        return processes.children(server.pid) if server and server.poll() is None else []
 
     def poll(self) -> int | None:
         """Return None while the server runs, else its exit status (1 if it was not started)."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
+import psutil
 import uvicorn
 from fake_triton import FakeTriton
 from fastapi import APIRouter
@@ -45,6 +46,15 @@ def wait_until(condition: Callable[[], Any], seconds: float = 30) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    """A zombie with living threads has not ended: they still hold its ports."""
+    try:
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1
+    except psutil.NoSuchProcess:
+        return False
 
 
 class Clock:

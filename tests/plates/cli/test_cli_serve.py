@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import httpx
 import pytest
-from support import wait_until
+from support import is_alive, wait_until
 
 from api.settings import Settings
 from api.status import read_status
@@ -143,8 +143,8 @@ def test_a_killed_worker_is_replaced_and_ctrl_c_ends_it_all(tmp_path):
 def test_a_killed_supervisor_takes_the_worker_with_it():
     with running_service({"PLATES_TRITON_URL": "127.0.0.1:1"}) as service:
         worker = worker_of(service.process.pid)
-        assert processes.is_alive(worker)
+        assert is_alive(worker)
         service.process.kill()
-    wait_until(lambda: not processes.is_alive(worker))
+    wait_until(lambda: not is_alive(worker))
     host, _, port = service.url.removeprefix("http://").rpartition(":")
     socket.create_server((host, int(port))).close()

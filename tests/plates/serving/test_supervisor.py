@@ -12,10 +12,10 @@ from unittest.mock import DEFAULT, Mock, call
 
 import pytest
 from serving_support import ticked_until
-from support import Clock
+from support import Clock, is_alive
 
 from api.status import Status, read_status
-from plates.serving import child, processes, supervisor
+from plates.serving import child, supervisor
 from plates.serving.child import Child
 from plates.serving.errors import GaveUp, StartError
 from plates.serving.supervisor import RestartBudget, Supervisor
@@ -97,7 +97,7 @@ def test_a_killed_worker_is_started_again_even_if_that_fails_at_first(monkeypatc
         assert part.status.restarts["gateway"] == 3
         assert len(list(Path("/proc/self/fd").iterdir())) == open_files
         last = part._process.pid
-    assert not processes.is_alive(first) and not processes.is_alive(last)
+    assert not is_alive(first) and not is_alive(last)
 
 
 def test_a_child_that_the_service_can_do_without_neither_delays_nor_ends_it(monkeypatch):
@@ -116,7 +116,7 @@ def test_a_worker_that_gives_no_sign_is_killed_and_one_that_ends_each_time_is_gi
         part.start()
         mute = part._process.pid
         ticked_until(part, lambda: part.status.restarts["gateway"] == 1)
-        assert not processes.is_alive(mute)
+        assert not is_alive(mute)
     monkeypatch.setattr(supervisor, "_LONGEST_PAUSE_S", 0.0)
     monkeypatch.setattr(supervisor, "MAX_IN_WINDOW", 3)
     with working(ENDING) as part:
