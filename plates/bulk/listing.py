@@ -54,22 +54,18 @@ def load_listing(folder: Path) -> Listing | None:
 
 
 def take_listing(
-    folder: Path,
-    found: Iterable[Photo | Failure],
-    chunk_photos: int,
-    before: Listing | None = None,
+    folder: Path, found: Iterable[Photo | Failure], chunk_photos: int, before: Listing | None
 ) -> Listing:
     """Write the snapshot of what `find_photos` found; raises OSError, or what `found` raises.
 
     Files of an unfinished listing are removed; photos and chunks of one `before` stay.
     """
-    parts = list(before.parts) if before else []
+    before = before or Listing(folder, "", photos=0, chunks=0, unlisted=[], parts=[])
+    parts = list(before.parts)
     for path in folder.glob("part-*.parquet"):
         if path.name not in [part["file"] for part in parts]:
             path.unlink()
-    known: set[bytes] = set()
-    if before:
-        known = {photo.path for n in range(before.chunks) for photo in before.chunk(n)}
+    known = {photo.path for n in range(before.chunks) for photo in before.chunk(n)}
     unlisted: list[Failure] = []
 
     def new_photos() -> Iterator[Photo]:
@@ -81,10 +77,9 @@ def take_listing(
 
     data, chunks, photos = _as_parquet(new_photos(), chunk_photos)
     if chunks:
-        first = before.chunks if before else 0
-        name = f"part-{first:08d}.parquet"
+        name = f"part-{before.chunks:08d}.parquet"
         write_whole(folder / name, data)
-        parts.append({"file": name, "first": first, "chunks": chunks, "photos": photos})
+        parts.append({"file": name, "first": before.chunks, "chunks": chunks, "photos": photos})
     counts = {name: sum(part[name] for part in parts) for name in ("photos", "chunks")}
     listed_at = datetime.now(UTC).isoformat(timespec="seconds")
     listing = Listing(folder, listed_at, unlisted=unlisted, parts=parts, **counts)

@@ -57,7 +57,7 @@ def listed(source: Path | str, out: Path, chunk: int = 4) -> Listing:
     output = Output(out)
     for folder in (output.plates, output.listing, output.work):
         folder.mkdir(parents=True, exist_ok=True)
-    return take_listing(output.listing, find_photos(str(source)), chunk)
+    return take_listing(output.listing, find_photos(str(source)), chunk, None)
 
 
 def reader(source: Path | str, out: Path, read: Any = read_photo) -> ChunkReader:
