@@ -1,6 +1,7 @@
 """Formats: grammar, regions and letters of Russian plates."""
 
 import pytest
+from spelled import BLUE, WHITE
 
 from plate_models import formats
 from plate_models.formats import Region, grammar_of, reading_of
@@ -8,13 +9,6 @@ from plate_models.recognition.grammar import GROUNDS
 from plate_models.spec import RECOGNIZER
 
 RUSSIA = grammar_of("ru")
-
-
-def ground(colour: str) -> dict[str, float]:
-    return {**dict.fromkeys(GROUNDS, 0.01), colour: 0.96}
-
-
-WHITE = ground("white")
 
 
 @pytest.mark.parametrize(
@@ -31,12 +25,12 @@ def test_everything_else_is_unknown(text):
 
 def test_what_contradicts_the_evidence_is_less_plausible_not_forbidden():
     assert RUSSIA.judge("A123477", 1, WHITE)[0] == "unknown"
-    assert 0 < RUSSIA.judge("A123477", 1, WHITE)[1] < RUSSIA.judge("A123477", 1, ground("blue"))[1]
+    assert 0 < RUSSIA.judge("A123477", 1, WHITE)[1] < RUSSIA.judge("A123477", 1, BLUE)[1]
     assert RUSSIA.judge("1234AB77", 1)[0] == "ru.military"
     assert RUSSIA.judge("AB123516")[0] == "ru.trailer"  # 516 is no region, 16 is
     assert RUSSIA.judge("1234AB77", 2, WHITE)[0] == "ru.motorcycle"
     # No photo is so blue, and no ground so sure, that a clear car plate in it isn't one.
-    for seen in (ground("blue"), {**dict.fromkeys(GROUNDS, 0.0), "black": 1.0}):
+    for seen in (BLUE, {**dict.fromkeys(GROUNDS, 0.0), "black": 1.0}):
         assert RUSSIA.judge("A123BC77", 1, seen)[0] == "ru.car"
     valid, no_region, rare, unknown = (
         RUSSIA.judge(text)[1] for text in ("A111AA77", "A111AA00", "A111AD77", "ABC")

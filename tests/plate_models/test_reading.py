@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from spelled import BLACK, BLANK, BLUE, RED, WHITE, YELLOW, Doubts, log_probs_of
 
 from plate_models.formats import grammar_of
 from plate_models.recognition import ctc
@@ -12,28 +13,8 @@ from plate_models.recognition.decoding import Evidence, Reading, choose_reading
 from plate_models.spec import RECOGNIZER
 
 RUSSIA = grammar_of("ru")
-BLANK = len(RECOGNIZER.alphabet)
-
-WHITE = {"white": 0.96, "yellow": 0.01, "blue": 0.01, "black": 0.01, "red": 0.01}
-BLACK = {**dict.fromkeys(WHITE, 0.01), "black": 0.96}
-RED = {**dict.fromkeys(WHITE, 0.01), "red": 0.96}
-YELLOW = {**dict.fromkeys(WHITE, 0.01), "yellow": 0.96}
-BLUE = {**dict.fromkeys(WHITE, 0.01), "blue": 0.96}
 # Nothing is surer than 0.99995.
 CAPPED = Calibration(((-9.9, -9.9), (9.9, 9.9)))
-Doubts = dict[int, dict[str, float]]
-
-
-def log_probs_of(text: str, doubts: Doubts | None = None, steps: int = 24) -> ctc.Array:
-    """(C, T) log-probabilities that spell a text; doubts are characters' odds at a place."""
-    probs = np.full((RECOGNIZER.classes, steps), 1e-6)
-    probs[BLANK] = 1.0
-    for place, char in enumerate(text):
-        step = 1 + 2 * place
-        probs[:, step] = 1e-6
-        for other, odds in (doubts or {}).get(place, {char: 1.0}).items():
-            probs[BLANK if other == "" else ctc.encode(other)[0], step] = odds
-    return np.log(probs / probs.sum(axis=0))
 
 
 def texts_of(reading: Reading) -> list[str]:

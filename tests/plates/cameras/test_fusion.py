@@ -6,19 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scripted
+from spelled import WHITE, YELLOW, Doubts, log_probs_of
 
 from plate_models.formats import grammar_of
-from plate_models.recognition import ctc
 from plate_models.recognition.calibration import Calibration, logit
 from plate_models.recognition.decoding import Evidence, Reading, choose_reading
 from plate_models.spec import RECOGNIZER
 from plates.cameras.frames import SeenPlate
 from plates.cameras.fusion import Fused, Fusion, Reader
 
-GROUND = dict.fromkeys(("white", "yellow", "blue", "black", "red"), 0.01)
-WHITE, YELLOW = {**GROUND, "white": 0.96}, {**GROUND, "yellow": 0.96}
 READER = Reader(grammar_of("ru"), calibration=Calibration(readable_from=0.9))
-Doubts = dict[int, dict[str, float]]
 
 
 def seen(
@@ -29,15 +26,8 @@ def seen(
     width: float = 100.0,
     ground: dict[str, float] = WHITE,
 ) -> SeenPlate:
-    """A plate that spells a text; doubts are characters' odds at a place."""
-    probs = np.full((RECOGNIZER.classes, 24), 1e-6)
-    probs[-1] = 1.0
-    for place, char in enumerate(text):
-        probs[:, 1 + 2 * place] = 1e-6
-        for other, odds in (doubts or {}).get(place, {char: 1.0}).items():
-            probs[ctc.encode(other)[0], 1 + 2 * place] = odds
-    log_probs = np.log(probs / probs.sum(axis=0))
-    evidence = Evidence(1, ground, 4.64, 0.05)
+    """A plate that spells a text, with doubts."""
+    log_probs, evidence = log_probs_of(text, doubts), Evidence(1, ground, 4.64, 0.05)
     return replace(scripted.seen(text, (x, 0), width), log_probs=log_probs, evidence=evidence)
 
 

@@ -1,0 +1,27 @@
+"""What the nets say of plates that tests make up: texts, with doubts, and grounds."""
+
+import numpy as np
+
+from plate_models.recognition import ctc
+from plate_models.recognition.grammar import GROUNDS
+from plate_models.spec import RECOGNIZER
+
+BLANK = len(RECOGNIZER.alphabet)
+# Grounds of which the colour is clear.
+WHITE, YELLOW, BLUE, BLACK, RED = (
+    {**dict.fromkeys(GROUNDS, 0.01), colour: 0.96}
+    for colour in ("white", "yellow", "blue", "black", "red")
+)
+Doubts = dict[int, dict[str, float]]
+
+
+def log_probs_of(text: str, doubts: Doubts | None = None, steps: int = 24) -> ctc.Array:
+    """(C, T) log-probabilities that spell a text; doubts are characters' odds at a place."""
+    probs = np.full((RECOGNIZER.classes, steps), 1e-6)
+    probs[BLANK] = 1.0
+    for place, char in enumerate(text):
+        step = 1 + 2 * place
+        probs[:, step] = 1e-6
+        for other, odds in (doubts or {}).get(place, {char: 1.0}).items():
+            probs[BLANK if other == "" else ctc.encode(other)[0], step] = odds
+    return np.log(probs / probs.sum(axis=0))
