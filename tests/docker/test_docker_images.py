@@ -43,11 +43,6 @@ model_repository/yolo/1/model.pt
 """
 
 
-def requirements_of(image: str) -> dict[str, set[str]]:
-    role = read_stages(image)[0].environment["ROLE"]
-    return names_in((ROOT / f"docker/requirements/{role}.txt").read_text())
-
-
 @pytest.mark.parametrize("image", IMAGES)
 def test_images_are_pinned_and_unprivileged(image):
     build, final = read_stages(image)
@@ -82,7 +77,8 @@ def replay(image: str, clone: Path, environment: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_everything_that_runs_is_in_the_image(image, tmp_path):
-    copy_sources(read_stages(image)[0].steps, tmp_path)
+    build = read_stages(image)[0]
+    copy_sources(build.steps, tmp_path)
     modules = ENTRIES["gateway" if image == "gateway" else "triton"]
     code = (
         "import importlib, json, sys\n"
@@ -106,7 +102,8 @@ def test_everything_that_runs_is_in_the_image(image, tmp_path):
     packages = {name.split(".")[0] for name in loaded}
     assert not packages & HEAVY
     homes = packages_distributions()
-    installed = {*requirements_of(image), "plates"}
+    requirements = ROOT / f"docker/requirements/{build.environment['ROLE']}.txt"
+    installed = {*names_in(requirements.read_text()), "plates"}
     for package in (packages & homes.keys()) - OPTIONAL:
         assert {canonicalize_name(home) for home in homes[package]} & installed, package
 
