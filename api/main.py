@@ -23,13 +23,11 @@ from api.uploads.receiving import UploadMemory
 from plate_models.spec import MODEL_VERSION
 
 
-def create_app(settings: Settings | None = None, routers: Sequence[APIRouter] = ()) -> FastAPI:
+def create_app(settings: Settings, routers: Sequence[APIRouter] = ()) -> FastAPI:
     """Build the gateway. It connects to Triton when it starts, and starts without it.
 
-    Without settings they are read from the environment; raises pydantic.ValidationError. The
-    routers are served beside its own.
+    The routers are served beside its own.
     """
-    settings = settings or Settings()
     access = Access(settings)
     metrics = Metrics(settings.status_file, settings.triton_status_file)
     app = FastAPIOffline(

@@ -14,6 +14,7 @@ from support import PHOTO, post_raw, running_gateway
 
 from api.main import create_app
 from api.readiness import canary_photo
+from api.settings import Settings
 
 # For hangs only: nothing below takes long by itself.
 HANG_S = 20
@@ -26,7 +27,7 @@ MULTIPART = "multipart/form-data; boundary=b"
 
 def post_routes() -> set[str]:
     """Paths of all routes that take anything."""
-    contexts = list(iter_route_contexts(create_app().routes))
+    contexts = list(iter_route_contexts(create_app(Settings()).routes))
     reading = {"GET", "HEAD", "OPTIONS"}
     return {str(context.path) for context in contexts if (context.methods or set()) - reading}
 
