@@ -33,11 +33,6 @@ HEADER = "# {name}: exported from poetry.lock by `make requirements`; do not edi
 Package = dict[str, Any]
 
 
-def read_lock() -> list[Package]:
-    """Read the packages of poetry.lock, in its (alphabetical) order."""
-    return list(tomllib.loads((ROOT / "poetry.lock").read_text(encoding="utf-8"))["package"])
-
-
 def render_role(packages: list[Package], groups: tuple[str, ...]) -> str:
     """Write the requirements of these groups: pinned, hashed, without torch and its CUDA."""
     lines = []
@@ -78,7 +73,8 @@ def main() -> int:
     """Write the files; with --check, only name those that disagree with the lock."""
     check = "--check" in sys.argv[1:]
     stale = []
-    for name, text in render_all(read_lock()).items():
+    lock = tomllib.loads((ROOT / "poetry.lock").read_text(encoding="utf-8"))
+    for name, text in render_all(lock["package"]).items():
         path = FOLDER / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             stale.append(name)
