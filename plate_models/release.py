@@ -72,9 +72,7 @@ def sources_of(weights_folder: Path, photo: Path) -> dict[str, str]:
     }
 
 
-def is_current(
-    sources: dict[str, str], repository: Path = REPOSITORY, version: str = MODEL_VERSION
-) -> bool:
+def is_current(sources: dict[str, str], repository: Path, version: str = MODEL_VERSION) -> bool:
     """Report whether a repository holds a whole release of these sources."""
     release = repository / PHOTO_MODEL / version
     try:
