@@ -143,8 +143,9 @@ def _export_graphs(modules: weights.Modules, folder: Path, version: str) -> dict
         script.parent.mkdir(parents=True)
         with _old_exporters():
             torch.jit.save(torch.jit.trace(net, graph.example(), check_trace=False), script)
+            loaded: Net = torch.jit.load(script, map_location="cpu").eval()
         _write_onnx(graph, net, onnx)
-        artifacts = {"TorchScript": load_torchscript(script), "ONNX": load_onnx(graph, onnx)}
+        artifacts = {"TorchScript": loaded, "ONNX": load_onnx(graph, onnx)}
         check_agreement(graph, net, artifacts, inputs[graph.name])
         for path in (script, onnx):
             hashes[str(path.relative_to(folder))] = release.sha256_of(path)
@@ -240,13 +241,6 @@ def _write_onnx(graph: Graph, net: nn.Module, path: Path) -> None:
                 **dict.fromkeys(outputs, axes),
             },
         )
-
-
-def load_torchscript(path: Path) -> Net:
-    """Load an exported graph on the CPU."""
-    with _old_exporters():
-        graph: Net = torch.jit.load(path, map_location="cpu").eval()
-    return graph
 
 
 def load_onnx(graph: Graph, path: Path) -> Net:
