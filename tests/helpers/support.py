@@ -145,10 +145,8 @@ def running_gateway(
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        while not server.started:
-            if not thread.is_alive():
-                raise RuntimeError("the gateway did not start")
-            time.sleep(0.01)
+        wait_until(lambda: server.started or not thread.is_alive())
+        assert server.started, "the gateway did not start"
         port = server.servers[0].sockets[0].getsockname()[1]
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
             yield client
