@@ -122,7 +122,7 @@ def _read(inputs: Inputs, jpegs: Jpegs, log: Path) -> dict[Path, list[str]]:
 def _service(log: Path) -> Iterator[httpx.Client]:
     """Run `plates serve` on free ports; yields a client once it is ready."""
     with (
-        running_service(log=log, show=lambda text: say(text.rstrip("\n"))) as service,
+        running_service({}, log, lambda text: say(text.rstrip("\n"))) as service,
         # No proxy of the environment: the service is on this machine.
         httpx.Client(base_url=service.url, timeout=_PATIENCE_S, trust_env=False) as client,
     ):

@@ -30,15 +30,13 @@ class ServiceProcess:
 
 @contextlib.contextmanager
 def running_service(
-    settings: Mapping[str, str] | None = None,
-    log: Path | None = None,
-    show: Callable[[str], object] = lambda _: None,
+    settings: Mapping[str, str], log: Path, show: Callable[[str], object] = lambda _: None
 ) -> Iterator[ServiceProcess]:
     """Run `plates serve`, by default on a free port of this machine, and stop it.
 
-    The settings are environment variables above this process's own. Its log goes to a file, else
-    where this process's stderr goes; `show` gets each piece of what it prints. It listens when it
-    is yielded, and may not be ready yet; CommandError if it ended before.
+    The settings are environment variables above this process's own. Its log goes to a file;
+    `show` gets each piece of what it prints. It listens when it is yielded, and may not be ready
+    yet; CommandError if it ended before.
     """
     with contextlib.ExitStack() as stack:
         process = stack.enter_context(
@@ -48,9 +46,9 @@ def running_service(
                 # A pipe doesn't fill: once it listens it prints two lines more.
                 stdout=subprocess.PIPE,
                 # A file: a pipe that is not read would fill up and stop it.
-                stderr=stack.enter_context(log.open("wb")) if log else None,
+                stderr=stack.enter_context(log.open("wb")),
                 text=True,
-                env=os.environ | _DEFAULTS | dict(settings or {}),
+                env=os.environ | _DEFAULTS | dict(settings),
                 # Ctrl-C in a terminal is for this process, which stops the service in order.
                 start_new_session=True,
                 # For the case that this process is killed. Safe here: no thread holds a lock.
@@ -63,8 +61,7 @@ def running_service(
             if line.startswith(LISTENING):
                 yield ServiceProcess(process, line.removeprefix(LISTENING).split()[0])
                 return
-        reason = f":\n{tail(log)}" if log else "; see above"
-        raise CommandError(f"the service did not start{reason}")
+        raise CommandError(f"the service did not start:\n{tail(log)}")
 
 
 def wait_until_ready(

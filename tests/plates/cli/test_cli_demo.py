@@ -114,7 +114,7 @@ def test_demo_names_the_photos_without_an_answer(run, tmp_path, monkeypatch):
     assert "green_car.jpg: no answer from the service: timed out" in done.stderr
     monkeypatch.undo()
     dead = SimpleNamespace(url=url, process=SimpleNamespace(poll=lambda: 1))
-    monkeypatch.setattr(demo, "running_service", lambda **_: nullcontext(dead))
+    monkeypatch.setattr(demo, "running_service", lambda *_: nullcontext(dead))
     done = run(*words)
     assert done.returncode == 1
     assert done.stderr.startswith(f"plates demo: the service at {url} is not ready: ")

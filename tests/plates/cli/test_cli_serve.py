@@ -140,8 +140,8 @@ def test_a_killed_worker_is_replaced_and_ctrl_c_ends_it_all(tmp_path):
     assert "PLATES_CONCURENCY: there is no such setting (is PLATES_CONCURRENCY meant?)" in lines
 
 
-def test_a_killed_supervisor_takes_the_worker_with_it():
-    with running_service({"PLATES_TRITON_URL": "127.0.0.1:1"}) as service:
+def test_a_killed_supervisor_takes_the_worker_with_it(tmp_path):
+    with running_service({"PLATES_TRITON_URL": "127.0.0.1:1"}, tmp_path / "log") as service:
         worker = worker_of(service.process.pid)
         assert is_alive(worker)
         service.process.kill()
