@@ -96,9 +96,7 @@ def config_from(folder: Path) -> PipelineConfig:
     return PipelineConfig.of(specs, Calibration.from_json(json.dumps(exported["calibration"])))
 
 
-def config_for(
-    config: PipelineConfig, parameters: str, wanted: Collection[str] = ()
-) -> PipelineConfig:
+def config_for(config: PipelineConfig, parameters: str, wanted: Collection[str]) -> PipelineConfig:
     """Read plates as a request asks for, by its parameters and the outputs that it wants.
 
     The parameter ``countries`` lists those of the weights' countries whose plates alone are read,
