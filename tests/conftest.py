@@ -44,13 +44,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(scope="session")
-def repository():
-    """The exported model repository."""
-    return REPOSITORY
-
-
-@pytest.fixture(scope="session")
-def triton(repository):
+def triton():
     """A real Triton with the real models, one for the whole session."""
     if ELSEWHERE:
         grpc_url = os.environ.get("PLATES_TRITON_URL")
@@ -59,7 +53,7 @@ def triton(repository):
         http_url = os.environ.get("PLATES_TRITON_HTTP_URL") or None
         yield TritonEndpoints(grpc_url.rpartition("://")[2], http_url)
         return
-    with EmbeddedTriton(repository) as server:
+    with EmbeddedTriton(REPOSITORY) as server:
         yield TritonEndpoints(server.grpc_url, server.http_url, server)
 
 

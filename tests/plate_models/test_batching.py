@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support import REPOSITORY
 
 from plate_models.backends.batching import Arrays, code_of, run_batched
 from plate_models.engines import openvino_engine
@@ -54,8 +55,8 @@ def test_a_bad_request_fails_alone():
     assert net.sizes == [3, 1, 1, 1]  # together first, then each alone
 
 
-def test_only_what_the_request_caused_is_its_fault(repository):
-    run = openvino_engine.load(repository / "lprnet" / "1" / "model.onnx", ["output__0"], {})
+def test_only_what_the_request_caused_is_its_fault():
+    run = openvino_engine.load(REPOSITORY / "lprnet" / "1" / "model.onnx", ["output__0"], {})
     with pytest.raises(Exception, match="shape") as refused:
         run((np.zeros((1, 3, 24, 95), np.float32),))
     assert code_of(refused.value) == code_of(ValueError("no such shape")) == "INVALID_ARG"

@@ -6,7 +6,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from support import SAMPLES, read_samples
+from support import REPOSITORY, SAMPLES, read_samples
 from tritonclient import grpc as triton_grpc
 from tritonclient import http as triton_http
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
@@ -104,9 +104,9 @@ def test_bad_tensors_are_refused_and_the_next_request_works(protocol, name, arra
 
 
 @pytest.fixture(scope="module")
-def torchscript(repository, tmp_path_factory):
+def torchscript(tmp_path_factory):
     """The GPU profile (TorchScript), on a CPU."""
-    copy = shutil.copytree(repository, tmp_path_factory.mktemp("models") / "repository")
+    copy = shutil.copytree(REPOSITORY, tmp_path_factory.mktemp("models") / "repository")
     for config in copy.glob("*/config.pbtxt"):
         text = config.read_text(encoding="utf-8")
         assert "KIND_GPU" in text

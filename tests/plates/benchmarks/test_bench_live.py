@@ -7,6 +7,7 @@ for itself neither in space nor in time can't.
 import pandas
 import pytest
 from small_server import bench
+from support import REPOSITORY
 
 from plates.benchmarks import faults, overload, soak
 from plates.benchmarks.service import service
@@ -21,13 +22,11 @@ WITHOUT_A_HAND_S = 60
 BORNE = ("kill yolo", "kill the gateway", "freeze Triton")
 
 
-def test_overload_is_refused_politely_and_mixed_traffic_leaves_nothing(
-    repository, tmp_path, monkeypatch
-):
+def test_overload_is_refused_politely_and_mixed_traffic_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(soak, "EVERY_S", 1.0)
     monkeypatch.setattr(overload, "ROUNDS", 1)
     monkeypatch.setattr(overload, "FACTORS", (0.5, 4.0))
-    with service(None, PLATES_MODEL_REPOSITORY=str(repository)) as served:
+    with service(None, PLATES_MODEL_REPOSITORY=str(REPOSITORY)) as served:
         here = ("--url", served.url, "--pid", str(served.pid))
         # Long enough that only the queue refuses, on slow machines too.
         words = ("--seconds", "3", "--deadline", "10")

@@ -11,7 +11,7 @@ import httpx
 import psutil
 import pytest
 from photo_files import BAD
-from support import PLATES, ROOT, SAMPLES, SCENE, SCENE_TEXT, plates
+from support import PLATES, REPOSITORY, ROOT, SAMPLES, SCENE, SCENE_TEXT, plates
 
 from plates.cli import demo
 from plates.cli.serve import LISTENING
@@ -24,8 +24,8 @@ def serve_elsewhere(monkeypatch, url, timeout=60):
 
 @pytest.mark.live
 @pytest.mark.control
-def test_demo_reads_the_samples(repository, tmp_path):
-    done = plates("demo", "--output", str(tmp_path), PLATES_MODEL_REPOSITORY=str(repository))
+def test_demo_reads_the_samples(tmp_path):
+    done = plates("demo", "--output", str(tmp_path), PLATES_MODEL_REPOSITORY=str(REPOSITORY))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "\n13 of 13 plates of the samples read\n" in done.stdout
     # The clip's car, in letters as on the plate.

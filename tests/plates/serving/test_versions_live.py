@@ -15,7 +15,7 @@ import httpx
 import psutil
 import pytest
 from serving_support import add_version, copy_repository, remove_version
-from support import wait_until
+from support import REPOSITORY, wait_until
 
 from api.readiness import canary_photo
 from api.status import Status, read_status
@@ -83,9 +83,9 @@ class Service:
 
 
 @pytest.fixture(scope="module")
-def service(repository, tmp_path_factory):
+def service(tmp_path_factory):
     folder = tmp_path_factory.mktemp("versions")
-    copy = copy_repository(repository, folder / "models")
+    copy = copy_repository(REPOSITORY, folder / "models")
     add_version(copy, 2, text=OTHER)
     port = free_port()
     settings = {"MODEL_REPOSITORY": copy, "STATUS_FILE": folder / "status.json"}
