@@ -108,8 +108,9 @@ def test_everything_that_runs_is_in_the_image(image, tmp_path):
         assert {canonicalize_name(home) for home in homes[package]} & installed, package
 
 
-@pytest.fixture(scope="module")
-def environments(tmp_path_factory):
+@pytest.mark.live
+@pytest.mark.control
+def test_what_was_installed_serves(tmp_path_factory, tmp_path):
     if not os.environ.get("PLATES_DOCKER_CHECK"):
         pytest.skip("takes minutes: make docker-check")
     folder = tmp_path_factory.mktemp("images")
@@ -118,14 +119,8 @@ def environments(tmp_path_factory):
     environment["PATH"] = f"{sys.base_prefix}/bin:{os.environ['PATH']}"
     for image in IMAGES:
         replay(image, folder / image, environment)
-    return {image: folder / image / ".venv" for image in IMAGES}
-
-
-@pytest.mark.live
-@pytest.mark.control
-def test_what_was_installed_serves(environments, tmp_path):
     images = {"triton": "triton-cpu", "gateway": "gateway"}
-    programs = {name: environments[image] / "bin" for name, image in images.items()}
+    programs = {name: folder / image / ".venv" / "bin" for name, image in images.items()}
     machine = Machine(tmp_path, programs)
     with machine.running("triton"), machine.running("gateway"):
         assert machine.reads_a_sample()

@@ -103,22 +103,17 @@ def test_bad_tensors_are_refused_and_the_next_request_works(protocol, name, arra
     assert infer(protocol, "input__0", PIXELS).as_numpy("texts").shape == (0, 1)
 
 
-@pytest.fixture(scope="module")
-def torchscript(tmp_path_factory):
+@pytest.mark.control
+def test_the_gpu_profile_answers_as_the_cpu_profile(triton, tmp_path):
     """The GPU profile (TorchScript), on a CPU."""
-    copy = shutil.copytree(REPOSITORY, tmp_path_factory.mktemp("models") / "repository")
+    copy = shutil.copytree(REPOSITORY, tmp_path / "repository")
     for config in copy.glob("*/config.pbtxt"):
         text = config.read_text(encoding="utf-8")
         assert "KIND_GPU" in text
         text = text.replace("KIND_GPU", "KIND_CPU").replace("count: 4", "count: 1")
         config.write_text(text, encoding="utf-8")
-    with EmbeddedTriton(copy, profile="gpu") as server:
-        yield server
-
-
-@pytest.mark.control
-def test_the_gpu_profile_answers_as_the_cpu_profile(torchscript, triton):
     with (
+        EmbeddedTriton(copy, profile="gpu") as torchscript,
         triton_grpc.InferenceServerClient(torchscript.grpc_url) as there,
         triton_grpc.InferenceServerClient(triton.grpc_url) as here,
     ):
