@@ -35,11 +35,9 @@ def zeros(row: int, rows: int) -> bytes:
     return b"".join(packer.compress(bytes(row)) for _ in range(rows)) + packer.flush()
 
 
-def png_of_zeros(side: int, depth: int, colour: int) -> bytes:
-    """A PNG of RGB (2) or RGBA (6) whose pixels are all zero."""
-    samples = {2: 3, 6: 4}[colour]
-    rows = zeros(1 + side * samples * depth // 8, side)
-    return png_of(side, side, (b"IDAT", rows), kind=bytes([depth, colour, 0, 0, 0]))
+def deep_png(side: int) -> bytes:
+    """A PNG of RGBA (6), 16 bits each, whose pixels are all zero."""
+    return png_of(side, side, (b"IDAT", zeros(1 + 8 * side, side)), kind=bytes([16, 6, 0, 0, 0]))
 
 
 def png_endless() -> bytes:
@@ -247,7 +245,7 @@ CHEAP: dict[str, Made] = {
 }
 
 HEAVY: dict[str, Callable[[int], bytes]] = {
-    "deep png": lambda side: png_of_zeros(side, 16, 6),
+    "deep png": deep_png,
     "png with a transparent colour": lambda side: flat(side, "PNG", "RGB", transparency=(0, 0, 0)),
     "progressive jpeg of many scans": lambda side: jpeg_of_scans(20, side),
     "heic": heic_files.flat,
