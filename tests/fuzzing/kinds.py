@@ -1,5 +1,6 @@
 """Hostile requests: files, forms, pictures, connections and parameters, and their shares."""
 
+import operator
 import random
 from base64 import b64encode
 from collections.abc import Callable
@@ -22,6 +23,7 @@ _FILES = tuple(GOOD.values())
 _BOMBS = tuple(make for make, _ in REFUSED.values()) + tuple(CHEAP.values())
 # What a fuzzer sends should be many, not long.
 _MAX_BOMB_BYTES = 300_000
+_made = cache(operator.call)
 
 FORM = MULTIPART.encode()
 
@@ -78,11 +80,6 @@ def edited(rng: random.Random, data: bytes) -> bytes:
         )
         data = data[:start] + rng.choice(replacements) + data[end:]
     return data
-
-
-@cache
-def _made(make: Callable[[], bytes]) -> bytes:
-    return make()
 
 
 def hostile_file(rng: random.Random) -> bytes:
