@@ -27,14 +27,6 @@ def is_zombie(process: psutil.Process) -> bool:
         return False
 
 
-def children(pid: int) -> list[psutil.Process]:
-    """List the direct children of a process, zombies included."""
-    try:
-        return psutil.Process(pid).children()
-    except psutil.NoSuchProcess:
-        return []
-
-
 def kill_group(leader: int, timeout: float) -> None:
     """SIGKILL the processes of a group until none is left or time is up.
 

@@ -121,7 +121,10 @@ class EmbeddedTriton:
     def stubs(self) -> list[psutil.Process]:
         """The processes that run the models' Python, one for each instance; zombies included."""
         server = self._server
-        return processes.children(server.pid) if server and server.poll() is None else []
+        if server and server.poll() is None:
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended just now
+                return psutil.Process(server.pid).children()
+        return []
 
     def poll(self) -> int | None:
         """Return None while the server runs, else its exit status (1 if it was not started)."""

@@ -9,13 +9,13 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import httpx
+import psutil
 import pytest
 from support import is_alive, wait_until
 
 from api.settings import Settings
 from api.status import read_status
 from plates.cli import Stopped, serve, stop_signals_raise
-from plates.serving import processes
 from plates.serving.errors import GaveUp
 from plates.serving.running import running_service
 
@@ -109,7 +109,7 @@ def test_stop_signals_raise_unless_nohup_ignores_them():
 
 def worker_of(pid):
     """The gateway's worker, the only child of a supervisor whose Triton is elsewhere."""
-    (gateway,) = processes.children(pid)
+    (gateway,) = psutil.Process(pid).children()
     return gateway.pid
 
 
