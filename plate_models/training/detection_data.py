@@ -5,10 +5,11 @@ A photo that is shrunk until its plate is 20 pixels wide fills only a corner of 
 window, so a window is divided into cells and each cell gets a photo of its own.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -19,10 +20,12 @@ from plate_models.images import decode
 from plate_models.spec import DETECTOR
 from plate_models.training.imaging import shift_by
 from plate_models.training.labels import (
+    Box,
     LabelledPhoto,
     load_labels,
     load_negatives,
     validation_names,
+    world_seen,
 )
 from plate_models.training.synthetic.kinds import CAR, DRAWN, kind_named
 from plate_models.training.synthetic.latin import LATIN
@@ -44,6 +47,9 @@ class TrainingPhoto:
     outlines: NDArray[np.float32]
     # (K,) int64 lines of text on each plate, 1 or 2, or 0 where it is unknown.
     lines: NDArray[np.int64]
+    # (U, 8, 2) float32, what may be a plate, and (M, 4) float32 boxes of what was taken for one.
+    unclear: NDArray[np.float32] = field(default_factory=lambda: _octagons(_boxes(())))
+    clutter: NDArray[np.float32] = field(default_factory=lambda: _boxes(()))
 
     @property
     def boxes(self) -> NDArray[np.float32]:
@@ -60,7 +66,8 @@ def world_training(data: Path) -> list[LabelledPhoto]:
 
 def load_world(data: Path) -> list[TrainingPhoto]:
     """The training part of ``world_photos``, decoded (about 1.2 GB)."""
-    return list(map(_decoded, world_training(data)))
+    seen = world_seen()
+    return [_decoded(photo, seen.get(photo.path.name, {})) for photo in world_training(data)]
 
 
 def load_empty(data: Path) -> list[TrainingPhoto]:
@@ -68,14 +75,26 @@ def load_empty(data: Path) -> list[TrainingPhoto]:
     return [_decoded(photo) for photo in load_negatives(data / "no_plates", held_out=False)]
 
 
-def _decoded(photo: LabelledPhoto) -> TrainingPhoto:
-    boxes = np.array([plate.box for plate in photo.plates], np.float32).reshape(-1, 4)
+def _decoded(photo: LabelledPhoto, seen: Mapping[str, Any] = {}) -> TrainingPhoto:
+    labelled = np.array([plate.box for plate in photo.plates], np.float32).reshape(-1, 4)
+    boxes = np.concatenate((labelled, _boxes(seen.get("plates", ()))))
     # The label is only a box: long plates have one line, others one (in North America) or two.
     sides = boxes[:, 2:] - boxes[:, :2]
     lines = (sides[:, 0] > _LONG * sides[:, 1]).astype(np.int64)
-    # Octagons: plates that hang askew do not fill the corners.
-    outlines = (boxes[:, None, :2] + (sides / 2)[:, None] * (1 + _OCTAGON)).astype(np.float32)
-    return TrainingPhoto(decode(photo.path.read_bytes()), outlines, lines)
+    unsure, clutter = (_boxes(seen.get(key, ())) for key in ("unsure", "clutter"))
+    image = decode(photo.path.read_bytes())
+    return TrainingPhoto(image, _octagons(boxes), lines, _octagons(unsure), clutter)
+
+
+def _boxes(seen: Sequence[Box]) -> NDArray[np.float32]:
+    """(K, 4) float32 x0, y0, x1, y1."""
+    return np.array(seen, np.float32).reshape(-1, 4)
+
+
+def _octagons(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(K, 8, 2) float32 outlines: plates that hang askew do not fill a box's corners."""
+    sides = boxes[:, 2:] - boxes[:, :2]
+    return (boxes[:, None, :2] + (sides / 2)[:, None] * (1 + _OCTAGON)).astype(np.float32)
 
 
 # A cut plate is still a plate down to this share, and unclear below it.
@@ -102,6 +121,7 @@ class WindowSettings:
     widths: tuple[tuple[float, float], ...] = ((45.0, 290.0), (20.0, 110.0), (12.0, 60.0))
     background: float = 0.08  # chance that a cell is cut anywhere from a training photo
     negative: float = 0.25  # chance that a cell comes from a photo without plates
+    mistaken: float = 0.4  # chance that it shows what was taken for a plate, where a photo has any
     # Mean number of things in a cell that look like plates: beside plates, and without any.
     clutter: tuple[float, float] = (0.5, 2.0)
     painted: float = 0.5  # share of the plates that are replaced by rendered ones
@@ -179,16 +199,19 @@ class WindowSampler:
             return self._clutter(_cut(photo, None, scale, size_hw, rng), widths, rng)
         index = int(rng.integers(len(self.photos)))
         photo = self.photos[index]
-        plate = int(rng.integers(len(photo.boxes)))
+        mistaken = len(photo.clutter) > 0 and rng.random() < self.settings.mistaken
+        boxes = photo.clutter if mistaken else photo.boxes
+        chosen = int(rng.integers(len(boxes)))
+        target: NDArray[np.float32] | None = boxes[chosen]
         wanted = float(np.exp(rng.uniform(*np.log(widths))))
-        width = float(photo.boxes[plate, 2] - photo.boxes[plate, 0])
-        scale = float(np.clip(wanted / width, 0.12, 2.8))
-        if rng.random() < self.settings.painted:
+        scale = float(np.clip(wanted / (boxes[chosen, 2] - boxes[chosen, 0]), 0.12, 2.8))
+        if not mistaken and rng.random() < self.settings.painted:
             # An enlarged photo is enlarged before it is painted: the plate stays sharp.
             zoom = 2 if scale > 1.2 else 1
-            photo = self._paint(index, plate, int(rng.integers(self.settings.variants)), zoom)
-            scale /= zoom
-        target = None if kind > 1 - self.settings.background else photo.boxes[plate]
+            photo = self._paint(index, chosen, int(rng.integers(self.settings.variants)), zoom)
+            scale, target = scale / zoom, photo.boxes[chosen]
+        if kind > 1 - self.settings.background:
+            target = None
         return self._clutter(_cut(photo, target, scale, size_hw, rng), widths, rng)
 
     def _clutter(self, cell: Window, widths: tuple[float, float], rng: Generator) -> Window:
@@ -211,7 +234,10 @@ class WindowSampler:
             self._patches[key] = paint_plate(image, photo.boxes[plate] * zoom, rng, kind)
         patch, lines = self._patches[key], photo.lines.copy()
         outlines[plate], lines[plate] = np.repeat(patch.quad, 2, axis=0), patch.lines
-        return TrainingPhoto(patch.paste(image), outlines, lines)
+        unclear = photo.unclear * zoom
+        return replace(
+            photo, image=patch.paste(image), outlines=outlines, lines=lines, unclear=unclear
+        )
 
     def _draw_kind(self, long: bool, rng: Generator) -> str:
         """Plates of any country, and of Russia: mostly of cars, the other kinds in equal shares."""
@@ -261,13 +287,15 @@ def _cut(
         matrix = shift_by(w, 0) @ np.diag((-1.0, 1, 1)) @ matrix
     from_image = (matrix @ np.diag((1 / shrink, 1 / shrink, 1.0)))[:2]
     cell = cv2.warpAffine(image, from_image, (w, h), borderValue=(DETECTOR.pad_value,) * 3)
-    moved = _hulls(photo.outlines @ matrix[:2, :2].T + matrix[:2, 2])
+    outlines = np.concatenate((photo.outlines, photo.unclear))
+    moved = _hulls(outlines @ matrix[:2, :2].T + matrix[:2, 2])
     cut = np.clip(moved, 0, limits)
     (before, after) = (np.maximum(box[:, 2:] - box[:, :2], 0) for box in (moved, cut))
     seen = after.prod(axis=1) / np.maximum(before.prod(axis=1), 1e-6)
-    kept = (seen >= _VISIBLE) & (after[:, 0] >= _MIN_WIDTH)
+    known = len(photo.lines)
+    kept = (seen >= _VISIBLE) & (after[:, 0] >= _MIN_WIDTH) & (np.arange(len(cut)) < known)
     unclear = cut[~kept & (seen > _UNCLEAR)]
-    return Window(cell.astype(np.uint8, copy=False), cut[kept], unclear, photo.lines[kept])
+    return Window(cell.astype(np.uint8, copy=False), cut[kept], unclear, photo.lines[kept[:known]])
 
 
 def _turn(centre: tuple[float, float], rng: Generator) -> NDArray[np.float64]:

@@ -1,12 +1,14 @@
 """Labelled photos: a folder with ``images/`` and one row per plate in ``plates.csv``."""
 
 import csv
+import json
 import re
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from PIL import ExifTags, Image
 
@@ -14,6 +16,11 @@ from PIL import ExifTags, Image
 _RUN_LENGTH = 8
 _CLIP = re.compile(r"(?P<clip>ro_\w+)\.mp4_t_(?P<second>\d+)\.\w+$")
 _ORIENTATION = ExifTags.Base.Orientation
+
+# What a person saw on photos of these names, x0, y0, x1, y1 each: "plates" that bear no label, what
+# is "unsure", and "clutter" that a detector took for one. Also checksums of the "texts", of which
+# the reader learns what is among its own candidates.
+_SEEN = Path(__file__).parent / "world_seen.json"
 
 Box = tuple[float, float, float, float]
 
@@ -109,6 +116,12 @@ def _upright(box: Box, path: Path) -> Box:
     if orientation in (3, 4, 7, 8):
         y0, y1 = height - y1, height - y0
     return x0, y0, x1, y1
+
+
+def world_seen() -> dict[str, dict[str, Any]]:
+    """What a person saw on photos of ``world_photos`` beside their labels, by their names."""
+    seen: dict[str, dict[str, Any]] = json.loads(_SEEN.read_text(encoding="utf-8"))
+    return seen
 
 
 def load_negatives(folder: Path, held_out: bool) -> list[LabelledPhoto]:

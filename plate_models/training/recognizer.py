@@ -1,6 +1,5 @@
 """Trains rectifier and recognizer on crops, rendered and real: `plates train recognizer`."""
 
-import json
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +35,7 @@ from plate_models.training.imaging import (
     shift_by,
     warp,
 )
-from plate_models.training.labels import LabelError
+from plate_models.training.labels import LabelError, world_seen
 from plate_models.training.run import Run, autocast
 from plate_models.training.synthetic.crops import CropSample, crop_around
 from plate_models.training.synthetic.photo import camera, photograph
@@ -46,9 +45,6 @@ _AGAIN = camera("again")
 # Real crops for each rendered one, where there are photos to read; crops of each plate, and of each
 # thing that is none.
 _REAL_SHARE, _PLATE_CROPS, _CLUTTER_CROPS = 0.3, 16, 6
-# What a person saw on photos of these names: checksums of the texts on their plates, of which the
-# reader learns what is among its own candidates, and x, y, width, height of what is no plate.
-_SEEN = Path(__file__).parent / "world_seen.json"
 # On other photos, readings below that score are wrong too often; narrower plates can't be read.
 _LEAST_SCORE, _LEAST_PX = 0.8, 38.0
 
@@ -233,7 +229,7 @@ def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
     if start_from is None:
         raise WeightsError("--data needs --start-from: what reads the plates there")
     nets, rng = load_nets("torch", folder=start_from), np.random.default_rng(seed)
-    known, samples = json.loads(_SEEN.read_text(encoding="utf-8")), list[CropSample]()
+    known, samples = world_seen(), list[CropSample]()
 
     def cut(quad: Floats, rows: tuple[str, ...], times: int) -> None:
         for _ in range(times):
@@ -246,8 +242,8 @@ def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
             text, quad = _learnt_text(plate.reading, seen), np.array(plate.quad)
             if text and np.ptp(quad[:, 0]) >= _LEAST_PX:
                 cut(quad, _rows_of(text, plate), _PLATE_CROPS)
-        for x, y, *size in seen["clutter"] if seen else ():
-            cut(apply_homography(shift_by(x, y), box_corners(*size)), ("",), _CLUTTER_CROPS)
+        for x0, y0, x1, y1 in seen["clutter"] if seen else ():
+            cut(np.add(box_corners(x1 - x0, y1 - y0), (x0, y0)), ("",), _CLUTTER_CROPS)
     if not any(sample.text for sample in samples):
         raise LabelError(f"{data / 'world_photos'}: no plate there is surely read")
     return batch_of(samples)

@@ -162,6 +162,7 @@ def score_photo(photo: Photo, nets: Nets) -> tuple[list[PlateResult], list[Answe
     """
     pixels, labels = photo.open()
     matched, elsewhere = match([label.box for label in labels], nets.read(pixels))
+    elsewhere = match(photo.unlabelled, elsewhere)[1]
     name, others = photo.name, [Answer.of(photo.name, plate) for plate in elsewhere]
     if not labels:
         return [], others

@@ -29,6 +29,7 @@ from plate_models.training.labels import (
     load_labels,
     load_negatives,
     validation_names,
+    world_seen,
 )
 from plate_models.training.worker_pool import map_ahead
 
@@ -115,6 +116,7 @@ class Photo:
     load: Callable[[], Image]  # (H, W, 3) uint8 RGB, upright
     plates: tuple[LabelledPlate, ...] = ()
     complete: bool = False  # whether every plate is labelled, so that any other box is wrong
+    unlabelled: tuple[Box, ...] = ()  # plates that needn't be found, and don't count where they are
     o_is_0: bool = False  # whether the labels mix up letter O and digit 0
     recipe: Recipe | None = None  # what makes it worse
     least_iou: float = LEAST_IOU
@@ -161,6 +163,7 @@ def world(data: Path) -> list[Photo]:
     photos, found = load_labels(data / "world_photos"), []
     held_out = validation_names(photo.path.name for photo in photos)
     known = json.loads((Path(__file__).parent / "world_texts.json").read_text(encoding="utf-8"))
+    seen = world_seen()
     for photo in (photo for photo in photos if photo.path.name in held_out):
         plates = photo.plates
         if texts := known.get(photo.path.name):  # "" where nobody can read, "/" between lines
@@ -168,7 +171,8 @@ def world(data: Path) -> list[Photo]:
                 replace(p, text=t.replace("/", ""), lines=1 + t.count("/"), legible=t != "")
                 for p, t in zip(plates, texts, strict=True)
             )
-        found.append(replace(_real("world_photos", photo), plates=plates))
+        others = seen.get(photo.path.name, {}).get("plates", ())
+        found.append(replace(_real("world_photos", photo), plates=plates, unlabelled=others))
     return found
 
 

@@ -1,5 +1,6 @@
 """The detector's training: the loss, the windows, and the steps."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -114,6 +115,21 @@ def test_boxes_move_with_the_pixels(monkeypatch, cells, turned):
         assert bright.sum() <= 4 * 9 * 20  # what is left is too narrow a strip to be a plate
 
 
+def test_what_a_person_saw_is_aimed_at_or_left_alone(monkeypatch):
+    monkeypatch.setattr(detection_data, "degrade", lambda image, _: image)
+    photo = photo_with_plate(size_wh=(240, 90))
+    image = np.concatenate((photo.image, photo.image[::-1]))  # as deep again, one more plate
+    clutter = np.array([[100, 80, 140, 92]], np.float32)
+    image[80:92, 100:140] = (0, 255, 0)
+    unclear = np.abs(photo.outlines - (0, 180)).astype(np.float32)
+    seen = replace(photo, image=image, unclear=unclear, clutter=clutter)
+    sampler = WindowSampler([seen], settings=replace(SMALL, mistaken=1.0))
+    windows = [sampler.draw(np.random.default_rng(seed)) for seed in range(20)]
+    assert all((w.image == (0, 255, 0)).all(axis=2).sum() > 200 for w in windows)
+    assert max(len(w.boxes) for w in windows) == 1
+    assert max(len(w.boxes) + len(w.unclear) for w in windows) == 2
+
+
 # Steps
 
 
@@ -131,7 +147,11 @@ def test_training_learns_and_a_resumed_run_goes_on(monkeypatch, tmp_path):
     assert [resumed.step()["loss"] for _ in range(2)] == pytest.approx(expected, rel=1e-3)
 
 
-def test_training_from_photos_to_weights(data):
+def test_training_from_photos_to_weights(monkeypatch, data):
+    seen = {"plates": [[5, 6, 35, 16]], "unsure": [[0, 0, 9, 9]]}
+    (data / "seen.json").write_text(json.dumps({f"w_{seed}.jpg": seen for seed in range(12)}))
+    monkeypatch.setattr("plate_models.training.labels._SEEN", data / "seen.json")
+    assert load_world(data)[0].boxes[1].tolist() == [5, 6, 35, 16]
     names = {f"w_{seed}.jpg" for seed in range(12)}
     assert len(load_world(data)) == len(names - validation_names(names)) < len(names)
     assert 0 < len(load_empty(data)) < 8

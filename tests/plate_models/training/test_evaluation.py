@@ -216,7 +216,7 @@ def test_each_found_plate_answers_for_one_label() -> None:
     assert elsewhere == [far]
 
 
-def test_sets_say_what_their_labels_know(tmp_path: Path, nets: Nets) -> None:
+def test_sets_say_what_their_labels_know(monkeypatch, tmp_path: Path, nets: Nets) -> None:
     data = labelled_set(tmp_path / "ru_photos", "two_at_night.jpg")
     labels = data / "plates.csv"
     labels.write_text("\n".join(labels.read_text().splitlines()[:-1]))
@@ -248,8 +248,12 @@ def test_sets_say_what_their_labels_know(tmp_path: Path, nets: Nets) -> None:
     (folder / "images" / "w_1112.jpg").symlink_to(SAMPLES / "blue_car.jpg")
     with (folder / "plates.csv").open("a", encoding="utf-8") as file:
         file.write("w_1112.jpg,10,20,90,60,,0,\n")
-    (known,) = (photo.plates for photo in sets.world(tmp_path) if photo.name == "w_1112.jpg")
-    assert [(one.text, one.lines, one.legible) for one in known] == [("LXN2305", 2, True)]
+    seen = {"w_1112.jpg": {"plates": [[279, 525, 481, 571]]}}
+    (tmp_path / "seen.json").write_text(json.dumps(seen))
+    monkeypatch.setattr("plate_models.training.labels._SEEN", tmp_path / "seen.json")
+    (known,) = (photo for photo in sets.world(tmp_path) if photo.name == "w_1112.jpg")
+    assert [(one.text, one.lines, one.legible) for one in known.plates] == [("LXN2305", 2, True)]
+    assert not score([known], nets)["world_photos"].elsewhere
     found = sets.samples(SAMPLES)
     assert found[0].complete and found[0].plates[0].legible and len(found) == 9
 
