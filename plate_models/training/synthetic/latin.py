@@ -369,11 +369,19 @@ def _font(path: Path) -> ImageFont.FreeTypeFont:
 
 def _draw_font(path: Path, char: str) -> Mask:
     font = _font(path)
-    left, _, right, _ = font.getbbox(char, anchor="ls")
-    size_wh = round(right - left) + 2 * PAD_PX, CAPITALS_PX + 2 * PAD_PX
+    left, _, right, below = font.getbbox(char, anchor="ls")
+    # Round letters reach a little below the others, and in many typefaces J and Q far: these are
+    # squeezed, as on plates all are of one height.
+    tall = CAPITALS_PX + (round(below) if below > PAD_PX / 2 else 0)
+    size_wh = round(right - left) + 2 * PAD_PX, tall + 2 * PAD_PX
     picture, foot = Pictures.new("L", size_wh), (PAD_PX - left, PAD_PX + CAPITALS_PX)
     ImageDraw.Draw(picture).text(foot, char, 255, font, anchor="ls")
-    return np.array(picture)
+    mask = np.array(picture)
+    if tall > CAPITALS_PX:
+        inner_wh = size_wh[0], CAPITALS_PX
+        inner = cv2.resize(mask[PAD_PX:-PAD_PX], inner_wh, interpolation=cv2.INTER_AREA)
+        mask = np.pad(inner, ((PAD_PX, PAD_PX), (0, 0)))
+    return mask
 
 
 def _draw_block(face: BlockLetters, char: str) -> Mask:

@@ -1,6 +1,7 @@
 """Plates of any Latin country are rendered; a recognizer grows from one of fewer characters."""
 
 import re
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from plate_models.training.synthetic.latin import (
     FontsMissingError,
     LatinPlate,
     draw_glyph,
+    fonts_in,
     make_up,
     paint_latin,
     sample_latin,
@@ -49,6 +51,13 @@ def test_ink_stands_where_the_rows_are_cut(rows: tuple[str, ...]) -> None:
             height = len(ink)
             assert (ink[height // 2 - 3 : height // 2 + 3, 20:-20] > 128).mean() < 0.2
     assert min(filled) > 0.05 and max(filled) < 0.6
+
+
+def test_no_character_of_a_typeface_is_cut() -> None:
+    """Not even J and Q, which reach below the others where letters are not plates'."""
+    for face, char in product(fonts_in(latin.FONTS), RECOGNIZER.alphabet):
+        mask = draw_glyph(face, char, 4)
+        assert not any(side.any() for side in (mask[0], mask[-1], mask[:, 0], mask[:, -1])), char
 
 
 def test_block_letters_fill_their_height_and_differ() -> None:
