@@ -5,11 +5,10 @@ A photo that is shrunk until its plate is 20 pixels wide fills only a corner of 
 window, so a window is divided into cells and each cell gets a photo of its own.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -22,6 +21,7 @@ from plate_models.training.imaging import shift_by
 from plate_models.training.labels import (
     Box,
     LabelledPhoto,
+    Seen,
     load_labels,
     load_negatives,
     validation_names,
@@ -40,16 +40,15 @@ _OCTAGON = np.array([(x, y) for a, b in ((1, 0.5), (0.5, 1)) for x in (-a, a) fo
 
 @dataclass(frozen=True)
 class TrainingPhoto:
-    """A decoded photo with all its known plates."""
+    """A decoded photo with what is known of it."""
 
     image: NDArray[np.uint8]  # (H, W, 3) uint8 RGB
     # (K, 8, 2) float32 corners in pixels, some of them twice; K = 0 for a negative.
     outlines: NDArray[np.float32]
     # (K,) int64 lines of text on each plate, 1 or 2, or 0 where it is unknown.
     lines: NDArray[np.int64]
-    # (U, 8, 2) float32, what may be a plate, and (M, 4) float32 boxes of what was taken for one.
-    unclear: NDArray[np.float32] = field(default_factory=lambda: _octagons(_boxes(())))
-    clutter: NDArray[np.float32] = field(default_factory=lambda: _boxes(()))
+    unclear: NDArray[np.float32]  # (U, 8, 2) float32, likewise: what may be a plate
+    mistaken: NDArray[np.float32]  # (M, 4) float32 boxes of what is none and was taken for one
 
     @property
     def boxes(self) -> NDArray[np.float32]:
@@ -67,28 +66,27 @@ def world_training(data: Path) -> list[LabelledPhoto]:
 def load_world(data: Path) -> list[TrainingPhoto]:
     """The training part of ``world_photos``, decoded (about 1.2 GB)."""
     seen = world_seen()
-    return [_decoded(photo, seen.get(photo.path.name, {})) for photo in world_training(data)]
+    return [_decoded(photo, seen.get(photo.path.name, Seen())) for photo in world_training(data)]
 
 
 def load_empty(data: Path) -> list[TrainingPhoto]:
     """The half of ``no_plates`` to train on, decoded."""
-    return [_decoded(photo) for photo in load_negatives(data / "no_plates", held_out=False)]
+    return [_decoded(photo, Seen()) for photo in load_negatives(data / "no_plates", held_out=False)]
 
 
-def _decoded(photo: LabelledPhoto, seen: Mapping[str, Any] = {}) -> TrainingPhoto:
-    labelled = np.array([plate.box for plate in photo.plates], np.float32).reshape(-1, 4)
-    boxes = np.concatenate((labelled, _boxes(seen.get("plates", ()))))
+def _decoded(photo: LabelledPhoto, seen: Seen) -> TrainingPhoto:
+    boxes = _boxes([*(plate.box for plate in photo.plates), *seen.plates])
     # The label is only a box: long plates have one line, others one (in North America) or two.
     sides = boxes[:, 2:] - boxes[:, :2]
     lines = (sides[:, 0] > _LONG * sides[:, 1]).astype(np.int64)
-    unsure, clutter = (_boxes(seen.get(key, ())) for key in ("unsure", "clutter"))
+    outlines, unclear = _octagons(boxes), _octagons(_boxes(seen.unclear))
     image = decode(photo.path.read_bytes())
-    return TrainingPhoto(image, _octagons(boxes), lines, _octagons(unsure), clutter)
+    return TrainingPhoto(image, outlines, lines, unclear, _boxes(seen.mistaken))
 
 
-def _boxes(seen: Sequence[Box]) -> NDArray[np.float32]:
+def _boxes(boxes: Sequence[Box]) -> NDArray[np.float32]:
     """(K, 4) float32 x0, y0, x1, y1."""
-    return np.array(seen, np.float32).reshape(-1, 4)
+    return np.array(boxes, np.float32).reshape(-1, 4)
 
 
 def _octagons(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -191,7 +189,7 @@ class WindowSampler:
     def _draw_cell(
         self, size_hw: tuple[int, int], widths: tuple[float, float], rng: Generator
     ) -> Window:
-        """Fill one cell from a photo of its own, scaled for a plate width in ``widths``."""
+        """Fill one cell from a photo of its own, scaled for a width of its target in ``widths``."""
         kind = rng.random()
         if self.negatives and kind < self.settings.negative:
             photo = self.negatives[rng.integers(len(self.negatives))]
@@ -199,8 +197,8 @@ class WindowSampler:
             return self._clutter(_cut(photo, None, scale, size_hw, rng), widths, rng)
         index = int(rng.integers(len(self.photos)))
         photo = self.photos[index]
-        mistaken = len(photo.clutter) > 0 and rng.random() < self.settings.mistaken
-        boxes = photo.clutter if mistaken else photo.boxes
+        mistaken = len(photo.mistaken) > 0 and rng.random() < self.settings.mistaken
+        boxes = photo.mistaken if mistaken else photo.boxes
         chosen = int(rng.integers(len(boxes)))
         target: NDArray[np.float32] | None = boxes[chosen]
         wanted = float(np.exp(rng.uniform(*np.log(widths))))
@@ -234,10 +232,8 @@ class WindowSampler:
             self._patches[key] = paint_plate(image, photo.boxes[plate] * zoom, rng, kind)
         patch, lines = self._patches[key], photo.lines.copy()
         outlines[plate], lines[plate] = np.repeat(patch.quad, 2, axis=0), patch.lines
-        unclear = photo.unclear * zoom
-        return replace(
-            photo, image=patch.paste(image), outlines=outlines, lines=lines, unclear=unclear
-        )
+        others = photo.unclear * zoom, photo.mistaken * zoom
+        return TrainingPhoto(patch.paste(image), outlines, lines, *others)
 
     def _draw_kind(self, long: bool, rng: Generator) -> str:
         """Plates of any country, and of Russia: mostly of cars, the other kinds in equal shares."""
@@ -266,7 +262,7 @@ def _cut(
 ) -> Window:
     """Scale, turn and shift a photo into a cell, and its boxes with it.
 
-    The target plate lies inside the cell, and the photo covers as much of it as it can.
+    The target lies inside the cell, and the photo covers as much of it as it can.
     """
     h, w = size_hw
     image, shrink, limits = photo.image, 1.0, np.array([w, h, w, h], np.float32)

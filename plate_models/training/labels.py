@@ -1,25 +1,21 @@
 """Labelled photos: a folder with ``images/`` and one row per plate in ``plates.csv``."""
 
 import csv
-import json
 import re
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from PIL import ExifTags, Image
+from pydantic import TypeAdapter
 
 # Consecutive dashcam frames that go to one side of the split together.
 _RUN_LENGTH = 8
 _CLIP = re.compile(r"(?P<clip>ro_\w+)\.mp4_t_(?P<second>\d+)\.\w+$")
 _ORIENTATION = ExifTags.Base.Orientation
 
-# What a person saw on photos of these names, x0, y0, x1, y1 each: "plates" that bear no label, what
-# is "unsure", and "clutter" that a detector took for one. Also checksums of the "texts", of which
-# the reader learns what is among its own candidates.
 _SEEN = Path(__file__).parent / "world_seen.json"
 
 Box = tuple[float, float, float, float]
@@ -49,6 +45,18 @@ class LabelledPhoto:
 
     path: Path
     plates: tuple[LabelledPlate, ...] = ()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a person saw on a photo beside its labels; boxes are as labels' boxes."""
+
+    # CRC-32 of the texts on its plates, of which the reader learns what is among its own
+    # candidates; None where nobody looked.
+    texts: tuple[int, ...] | None = None
+    plates: tuple[Box, ...] = ()  # that bear no label
+    unclear: tuple[Box, ...] = ()  # what may be a plate
+    mistaken: tuple[Box, ...] = ()  # what is none, though a detector took it for one
 
 
 def load_labels(folder: Path) -> list[LabelledPhoto]:
@@ -118,10 +126,9 @@ def _upright(box: Box, path: Path) -> Box:
     return x0, y0, x1, y1
 
 
-def world_seen() -> dict[str, dict[str, Any]]:
-    """What a person saw on photos of ``world_photos`` beside their labels, by their names."""
-    seen: dict[str, dict[str, Any]] = json.loads(_SEEN.read_text(encoding="utf-8"))
-    return seen
+def world_seen() -> dict[str, Seen]:
+    """What a person saw on photos of ``world_photos``, by their names."""
+    return TypeAdapter(dict[str, Seen]).validate_json(_SEEN.read_bytes())
 
 
 def load_negatives(folder: Path, held_out: bool) -> list[LabelledPhoto]:

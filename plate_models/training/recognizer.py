@@ -3,7 +3,7 @@
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 import numpy as np
 import torch
@@ -35,7 +35,7 @@ from plate_models.training.imaging import (
     shift_by,
     warp,
 )
-from plate_models.training.labels import LabelError, world_seen
+from plate_models.training.labels import LabelError, Seen, world_seen
 from plate_models.training.run import Run, autocast
 from plate_models.training.synthetic.crops import CropSample, crop_around
 from plate_models.training.synthetic.photo import camera, photograph
@@ -237,24 +237,24 @@ def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
             samples.append(CropSample(crop, "".join(rows), corners, len(rows), rows))
 
     for labelled in tqdm(world_training(data), "reading photos"):
-        photo, seen = decode(labelled.path.read_bytes()), known.get(labelled.path.name)
+        photo, seen = decode(labelled.path.read_bytes()), known.get(labelled.path.name, Seen())
         for plate in nets.read(photo):
-            text, quad = _learnt_text(plate.reading, seen), np.array(plate.quad)
+            text, quad = _learnt_text(plate.reading, seen.texts), np.array(plate.quad)
             if text and np.ptp(quad[:, 0]) >= _LEAST_PX:
                 cut(quad, _rows_of(text, plate), _PLATE_CROPS)
-        for x0, y0, x1, y1 in seen["clutter"] if seen else ():
+        for x0, y0, x1, y1 in seen.mistaken:
             cut(np.add(box_corners(x1 - x0, y1 - y0), (x0, y0)), ("",), _CLUTTER_CROPS)
     if not any(sample.text for sample in samples):
         raise LabelError(f"{data / 'world_photos'}: no plate there is surely read")
     return batch_of(samples)
 
 
-def _learnt_text(reading: Reading, seen: dict[str, Any] | None) -> str:
+def _learnt_text(reading: Reading, seen: tuple[int, ...] | None) -> str:
     """What is learnt of a plate; "" if nothing is sure enough."""
     if seen is None:
         return reading.text if reading.score >= _LEAST_SCORE else ""
     texts = (text for text, _ in reading.candidates)
-    return next((text for text in texts if zlib.crc32(text.encode()) in seen["texts"]), "")
+    return next((text for text in texts if zlib.crc32(text.encode()) in seen), "")
 
 
 def _rows_of(text: str, plate: Plate) -> tuple[str, ...]:

@@ -2,5 +2,5 @@
 
 `plates eval --json FILE` keeps weights, engine, device and date, and "rows": for each row of the
 table "counts", a list of {name, hits, total, interval_95, rate}, "plates" with every plate's label,
-answers and verdicts, and "elsewhere", the boxes that overlap no label.
+answers and verdicts, and "elsewhere", the boxes that overlap no known plate.
 """

@@ -158,11 +158,11 @@ def match(
 def score_photo(photo: Photo, nets: Nets) -> tuple[list[PlateResult], list[Answer]]:
     """Read a photo and compare it with its labels; read the labelled boxes, too.
 
-    Returns one result per label, and the answers that overlap none.
+    Returns one result per label, and the answers that overlap no plate, with a label or without.
     """
-    pixels, labels = photo.open()
+    pixels, labels, unlabelled = photo.open()
     matched, elsewhere = match([label.box for label in labels], nets.read(pixels))
-    elsewhere = match(photo.unlabelled, elsewhere)[1]
+    elsewhere = match(unlabelled, elsewhere)[1]
     name, others = photo.name, [Answer.of(photo.name, plate) for plate in elsewhere]
     if not labels:
         return [], others
@@ -194,8 +194,7 @@ class Scoreboard:
     complete: bool = False  # whether every plate of these photos is labelled
     photos: int = 0
     plates: list[PlateResult] = field(default_factory=list)  # one result per labelled plate
-    # Answers that overlap no label. Where plates may have been left unlabelled, a person has to
-    # look at them.
+    # Answers that overlap no known plate. Where there may be others, a person has to look at them.
     elsewhere: list[Answer] = field(default_factory=list)
 
     def add(self, photo: Photo, nets: Nets) -> None:

@@ -26,6 +26,7 @@ from plate_models.training.labels import (
     Box,
     LabelledPhoto,
     LabelledPlate,
+    Seen,
     load_labels,
     load_negatives,
     validation_names,
@@ -116,21 +117,22 @@ class Photo:
     load: Callable[[], Image]  # (H, W, 3) uint8 RGB, upright
     plates: tuple[LabelledPlate, ...] = ()
     complete: bool = False  # whether every plate is labelled, so that any other box is wrong
-    unlabelled: tuple[Box, ...] = ()  # plates that needn't be found, and don't count where they are
+    unlabelled: tuple[Box, ...] = ()  # further plates: not asked for, nor is what is found there
     o_is_0: bool = False  # whether the labels mix up letter O and digit 0
     recipe: Recipe | None = None  # what makes it worse
     least_iou: float = LEAST_IOU
 
-    def open(self) -> tuple[Image, tuple[LabelledPlate, ...]]:
-        """The pixels, and the plates where they are after the recipe.
+    def open(self) -> tuple[Image, tuple[LabelledPlate, ...], tuple[Box, ...]]:
+        """The pixels, and the plates with and without a label, where they are after the recipe.
 
         Raises ImageError: The file, which is named, can't be read.
         """
         pixels = self.load()
         if not self.recipe:
-            return pixels, self.plates
+            return pixels, self.plates, self.unlabelled
         pixels, view = self.recipe(pixels)
-        return pixels, tuple(replace(p, box=move_box(p.box, view), quad=()) for p in self.plates)
+        plates = tuple(replace(p, box=move_box(p.box, view), quad=()) for p in self.plates)
+        return pixels, plates, tuple(move_box(box, view) for box in self.unlabelled)
 
 
 def russian(data: Path) -> list[Photo]:
@@ -171,7 +173,7 @@ def world(data: Path) -> list[Photo]:
                 replace(p, text=t.replace("/", ""), lines=1 + t.count("/"), legible=t != "")
                 for p, t in zip(plates, texts, strict=True)
             )
-        others = seen.get(photo.path.name, {}).get("plates", ())
+        others = seen.get(photo.path.name, Seen()).plates
         found.append(replace(_real("world_photos", photo), plates=plates, unlabelled=others))
     return found
 

@@ -369,7 +369,7 @@ def _font(path: Path) -> ImageFont.FreeTypeFont:
 
 def _draw_font(path: Path, char: str) -> Mask:
     font = _font(path)
-    left, _, right, below = font.getbbox(char, anchor="ls")
+    left, top, right, below = font.getbbox(char, anchor="ls")
     # Round letters reach a little below the others, and in many typefaces J and Q far: these are
     # squeezed, as on plates all are of one height.
     tall = CAPITALS_PX + (round(below) if below > PAD_PX / 2 else 0)
@@ -378,8 +378,8 @@ def _draw_font(path: Path, char: str) -> Mask:
     ImageDraw.Draw(picture).text(foot, char, 255, font, anchor="ls")
     mask = np.array(picture)
     if tall > CAPITALS_PX:
-        inner_wh = size_wh[0], CAPITALS_PX
-        inner = cv2.resize(mask[PAD_PX:-PAD_PX], inner_wh, interpolation=cv2.INTER_AREA)
+        inner, inner_wh = mask[foot[1] + round(top) : -PAD_PX], (size_wh[0], CAPITALS_PX)
+        inner = cv2.resize(inner, inner_wh, interpolation=cv2.INTER_AREA)
         mask = np.pad(inner, ((PAD_PX, PAD_PX), (0, 0)))
     return mask
 

@@ -70,7 +70,8 @@ def photo_with_plate(seed: int = 0, size_wh: tuple[int, int] = (240, 180)) -> Tr
     image[y : y + 20, x : x + 80] = 230
     image[y + 5 : y + 15, x + 8 : x + 72 : 4] = 20
     outline = (box_corners(80, 20) + np.array([x, y])).astype(np.float32).repeat(2, axis=0)
-    return TrainingPhoto(image, outline[None], np.ones(1, np.int64))
+    nothing = np.zeros((0, 8, 2), np.float32), np.zeros((0, 4), np.float32)
+    return TrainingPhoto(image, outline[None], np.ones(1, np.int64), *nothing)
 
 
 @pytest.fixture
@@ -119,15 +120,22 @@ def test_what_a_person_saw_is_aimed_at_or_left_alone(monkeypatch):
     monkeypatch.setattr(detection_data, "degrade", lambda image, _: image)
     photo = photo_with_plate(size_wh=(240, 90))
     image = np.concatenate((photo.image, photo.image[::-1]))  # as deep again, one more plate
-    clutter = np.array([[100, 80, 140, 92]], np.float32)
+    mistaken = np.array([[100, 80, 140, 92]], np.float32)
     image[80:92, 100:140] = (0, 255, 0)
     unclear = np.abs(photo.outlines - (0, 180)).astype(np.float32)
-    seen = replace(photo, image=image, unclear=unclear, clutter=clutter)
+    seen = replace(photo, image=image, unclear=unclear, mistaken=mistaken)
     sampler = WindowSampler([seen], settings=replace(SMALL, mistaken=1.0))
     windows = [sampler.draw(np.random.default_rng(seed)) for seed in range(20)]
     assert all((w.image == (0, 255, 0)).all(axis=2).sum() > 200 for w in windows)
     assert max(len(w.boxes) for w in windows) == 1
     assert max(len(w.boxes) + len(w.unclear) for w in windows) == 2
+    # In photos that are enlarged for a painted plate they lie where they lay.
+    settings = replace(SMALL, size=224, mistaken=0.0, painted=1.0, widths=((100.0, 110.0),))
+    sampler = WindowSampler([seen], settings=settings)
+    windows = [sampler.draw(np.random.default_rng(seed)) for seed in range(40)]
+    shown = [(w.image, box.astype(int)) for w in windows for box in w.unclear]
+    assert len(shown) > 9
+    assert all(image[y0:y1, x0:x1].max() > 200 for image, (x0, y0, x1, y1) in shown)
 
 
 # Steps
@@ -148,10 +156,13 @@ def test_training_learns_and_a_resumed_run_goes_on(monkeypatch, tmp_path):
 
 
 def test_training_from_photos_to_weights(monkeypatch, data):
-    seen = {"plates": [[5, 6, 35, 16]], "unsure": [[0, 0, 9, 9]]}
+    boxes = {"plates": [5, 6, 35, 16], "unclear": [0, 0, 9, 9], "mistaken": [40, 1, 50, 9]}
+    seen = {key: [box] for key, box in boxes.items()}
     (data / "seen.json").write_text(json.dumps({f"w_{seed}.jpg": seen for seed in range(12)}))
     monkeypatch.setattr("plate_models.training.labels._SEEN", data / "seen.json")
-    assert load_world(data)[0].boxes[1].tolist() == [5, 6, 35, 16]
+    photo = load_world(data)[0]
+    assert photo.boxes[1].tolist() == boxes["plates"]
+    assert photo.unclear.max() == 9 and photo.mistaken.tolist() == [boxes["mistaken"]]
     names = {f"w_{seed}.jpg" for seed in range(12)}
     assert len(load_world(data)) == len(names - validation_names(names)) < len(names)
     assert 0 < len(load_empty(data)) < 8

@@ -58,6 +58,9 @@ def test_no_character_of_a_typeface_is_cut() -> None:
     for face, char in product(fonts_in(latin.FONTS), RECOGNIZER.alphabet):
         mask = draw_glyph(face, char, 4)
         assert not any(side.any() for side in (mask[0], mask[-1], mask[:, 0], mask[:, -1])), char
+        if char == "J":  # its foot is left of the rest
+            stem, foot = (np.flatnonzero(mask[row])[0] for row in (mask.shape[0] // 2, -PAD_PX - 3))
+            assert foot < stem - 9
 
 
 def test_block_letters_fill_their_height_and_differ() -> None:

@@ -76,8 +76,11 @@ def test_what_is_surely_read_on_real_photos_is_cut_out(
     assert len({crop.tobytes() for crop in batch.images}) == 64
     # Of a photo that a person looked at, only what was right there, and what is no plate.
     seen = {
-        "two_at_night.jpg": {"texts": [zlib.crc32(b"H781CC105")], "clutter": [[300, 90, 380, 120]]},
-        "square_plates.jpg": {"texts": [], "clutter": []},
+        "two_at_night.jpg": {
+            "texts": [zlib.crc32(b"H781CC105")],
+            "mistaken": [[300, 90, 380, 120]],
+        },
+        "square_plates.jpg": {"texts": []},
     }
     known.write_text(json.dumps(seen))
     batch = read_crops(tmp_path, release.WEIGHTS_DIR, seed=0)
