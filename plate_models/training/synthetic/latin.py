@@ -41,6 +41,7 @@ _AMERICAN_SHARE = 0.25
 # Of typefaces that are made up, and of those whose O and 0, or I and 1, are one shape.
 _BLOCK_SHARE = 0.4
 _SAME_SHAPE_SHARE = 0.15
+_WIDEST_PEN = 0.19
 # Of rows with gaps: dashes, seals, dots, nothing.
 _DASHED, _SEALED = 0.2, 0.7
 _BAND, _WHITE = (25, 60, 155), (240, 240, 240)
@@ -338,7 +339,7 @@ def fonts_in(folder: Path) -> tuple[Path, ...]:
 def make_up(rng: Generator) -> BlockLetters:
     """Make up a typeface."""
     width = rng.uniform(0.32, 0.62)
-    pen = width * rng.uniform(0.2, 0.42)
+    pen = min(width * rng.uniform(0.2, 0.42), _WIDEST_PEN)
     rounding = rng.choice((0.08, 0.2, 0.35)) * rng.uniform(0.6, 1.4)
     return BlockLetters(width, pen, rounding, rng.random() < 0.7, int(rng.integers(12)))
 

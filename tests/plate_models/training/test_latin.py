@@ -72,6 +72,7 @@ def test_block_letters_fill_their_height_and_differ() -> None:
         for char, mask in masks.items():
             rows = np.flatnonzero((mask > 128).any(axis=1))
             assert rows[0] <= PAD_PX + 2 and rows[-1] >= PAD_PX + CAPITALS_PX - 3, char
+        assert (masks["5"][PAD_PX + 45 : PAD_PX + 80, PAD_PX + int(48 * face.pen)] < 99).sum() > 8
         pictures = {mask.tobytes() for mask in masks.values()}
         assert len(pictures) >= len(masks) - 2
 
