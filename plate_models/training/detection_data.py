@@ -22,9 +22,8 @@ from plate_models.training.labels import (
     Box,
     LabelledPhoto,
     Seen,
-    load_labels,
     load_negatives,
-    validation_names,
+    load_world_photos,
     world_seen,
 )
 from plate_models.training.synthetic.kinds import CAR, DRAWN, kind_named
@@ -56,17 +55,10 @@ class TrainingPhoto:
         return _hulls(self.outlines)
 
 
-def world_training(data: Path) -> list[LabelledPhoto]:
-    """The training part of ``world_photos``."""
-    photos = load_labels(data / "world_photos")
-    held_out = validation_names(photo.path.name for photo in photos)
-    return [photo for photo in photos if photo.path.name not in held_out]
-
-
 def load_world(data: Path) -> list[TrainingPhoto]:
     """The training part of ``world_photos``, decoded (about 1.2 GB)."""
-    seen = world_seen()
-    return [_decoded(photo, seen.get(photo.path.name, Seen())) for photo in world_training(data)]
+    photos, seen = load_world_photos(data, held_out=False), world_seen()
+    return [_decoded(photo, seen[photo.path.name]) for photo in photos]
 
 
 def load_empty(data: Path) -> list[TrainingPhoto]:

@@ -4,7 +4,7 @@ import csv
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,9 +126,16 @@ def _upright(box: Box, path: Path) -> Box:
     return x0, y0, x1, y1
 
 
-def world_seen() -> dict[str, Seen]:
-    """What a person saw on photos of ``world_photos``, by their names."""
-    return TypeAdapter(dict[str, Seen]).validate_json(_SEEN.read_bytes())
+def load_world_photos(data: Path, held_out: bool) -> list[LabelledPhoto]:
+    """List ``world_photos`` of a data folder: the part to train on, or the held-out fifth."""
+    photos = load_labels(data / "world_photos")
+    chosen = validation_names(photo.path.name for photo in photos)
+    return [photo for photo in photos if (photo.path.name in chosen) == held_out]
+
+
+def world_seen() -> Mapping[str, Seen]:
+    """What a person saw on photos of ``world_photos``, by their names; nothing on others."""
+    return defaultdict(Seen, TypeAdapter(dict[str, Seen]).validate_json(_SEEN.read_bytes()))
 
 
 def load_negatives(folder: Path, held_out: bool) -> list[LabelledPhoto]:

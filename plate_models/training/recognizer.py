@@ -25,7 +25,6 @@ from plate_models.rectification import FRAME, theta_of_rows
 from plate_models.release import WeightsError
 from plate_models.spec import RECOGNIZER, RECTIFIER
 from plate_models.training.crop_cache import CropBatch, CropCache, batch_of, render_batch
-from plate_models.training.detection_data import world_training
 from plate_models.training.imaging import (
     Field,
     Floats,
@@ -35,7 +34,7 @@ from plate_models.training.imaging import (
     shift_by,
     warp,
 )
-from plate_models.training.labels import LabelError, Seen, world_seen
+from plate_models.training.labels import LabelError, load_world_photos, world_seen
 from plate_models.training.run import Run, autocast
 from plate_models.training.synthetic.crops import CropSample, crop_around
 from plate_models.training.synthetic.photo import camera, photograph
@@ -236,8 +235,8 @@ def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
             crop, corners = crop_around(photo, quad, len(rows), rng)
             samples.append(CropSample(crop, "".join(rows), corners, len(rows), rows))
 
-    for labelled in tqdm(world_training(data), "reading photos"):
-        photo, seen = decode(labelled.path.read_bytes()), known.get(labelled.path.name, Seen())
+    for labelled in tqdm(load_world_photos(data, held_out=False), "reading photos"):
+        photo, seen = decode(labelled.path.read_bytes()), known[labelled.path.name]
         for plate in nets.read(photo):
             text, quad = _learnt_text(plate.reading, seen.texts), np.array(plate.quad)
             if text and np.ptp(quad[:, 0]) >= _LEAST_PX:

@@ -26,10 +26,9 @@ from plate_models.training.labels import (
     Box,
     LabelledPhoto,
     LabelledPlate,
-    Seen,
     load_labels,
     load_negatives,
-    validation_names,
+    load_world_photos,
     world_seen,
 )
 from plate_models.training.worker_pool import map_ahead
@@ -162,18 +161,16 @@ def latin(data: Path) -> list[Photo]:
 
 def world(data: Path) -> list[Photo]:
     """The fifth of ``world_photos`` that nothing was trained on, with what can be read there."""
-    photos, found = load_labels(data / "world_photos"), []
-    held_out = validation_names(photo.path.name for photo in photos)
+    found, seen = [], world_seen()
     known = json.loads((Path(__file__).parent / "world_texts.json").read_text(encoding="utf-8"))
-    seen = world_seen()
-    for photo in (photo for photo in photos if photo.path.name in held_out):
+    for photo in load_world_photos(data, held_out=True):
         plates = photo.plates
         if texts := known.get(photo.path.name):  # "" where nobody can read, "/" between lines
             plates = tuple(
                 replace(p, text=t.replace("/", ""), lines=1 + t.count("/"), legible=t != "")
                 for p, t in zip(plates, texts, strict=True)
             )
-        others = seen.get(photo.path.name, Seen()).plates
+        others = seen[photo.path.name].plates
         found.append(replace(_real("world_photos", photo), plates=plates, unlabelled=others))
     return found
 

@@ -41,7 +41,7 @@ _AMERICAN_SHARE = 0.25
 # Of typefaces that are made up, and of those whose O and 0, or I and 1, are one shape.
 _BLOCK_SHARE = 0.4
 _SAME_SHAPE_SHARE = 0.15
-_WIDEST_PEN = 0.19
+_WIDEST_PEN = 0.19  # of a character's height
 # Of rows with gaps: dashes, seals, dots, nothing.
 _DASHED, _SEALED = 0.2, 0.7
 _BAND, _WHITE = (25, 60, 155), (240, 240, 240)
