@@ -206,9 +206,9 @@ def cell_places(heads: list[Tensor], anchors: Tensor, strides: Sequence[int]) ->
     levels = []
     for level, stride in enumerate(strides):
         _, a, h, w, _ = heads[level].shape
-        columns = torch.arange(w, device=anchors.device, dtype=torch.float32)
-        rows = torch.arange(h, device=anchors.device, dtype=torch.float32)
         sizes = anchors[level] * stride
+        # Not torch.arange: a trace keeps the device on which it was made.
+        columns, rows = (sizes.new_ones(side).cumsum(0) - 1 for side in (w, h))
         parts = (
             columns.view(1, 1, w, 1).expand(a, h, w, 1),
             rows.view(1, h, 1, 1).expand(a, h, w, 1),

@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 
 from plate_models import weights
 from plate_models.nets.yolov5 import YOLOv5
+from plate_models.pixels import to_device
 from plate_models.spec import DEFAULTS, DETECTOR
 from plate_models.training.detection_data import (
     Window,
@@ -35,6 +36,8 @@ class DetectorTraining:
     peak_rate: Annotated[float, "highest learning rate of AdamW"] = 2e-3
     weight_decay: Annotated[float, "of the convolutions' weights"] = 0.03
     threads: Annotated[int, "CPU threads"] = 1
+    device: Annotated[str, "where the net learns, cpu or cuda:0"] = "cpu"
+    loaders: Annotated[int, "processes that draw windows; 0: the training itself"] = 0
     report_every: Annotated[int, "steps between two reports and checkpoints"] = 100
     start_from: Annotated[Path | None, "folder of weights to start from, not random ones"] = None
     release: Annotated[Path | None, "folder for the trained weights instead of the run's"] = None
@@ -47,14 +50,13 @@ class Training(Run):
 
     def __init__(self, config: DetectorTraining, sampler: WindowSampler) -> None:
         self.config = config
-        self.sampler = sampler
         torch.set_num_threads(config.threads)
         torch.manual_seed(config.seed)
         net = YOLOv5(DETECTOR)
         if config.start_from:
             file = weights.read_file(config.start_from / "detector.safetensors")
             net = cast(YOLOv5, weights.build_from(file, DEFAULTS))
-        net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        net.to(config.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.head = net.head
         # The convolutions' weights decay, biases and norms don't.
         groups = [
@@ -64,32 +66,36 @@ class Training(Run):
         optimizer = torch.optim.AdamW(groups)
         super().__init__(net, optimizer, config.folder, config.minutes, config.peak_rate, 0.998)
 
+        def draw(rng: np.random.Generator) -> list[Window]:
+            return [sampler.draw(rng) for _ in range(config.batch_size)]
+
+        self.windows = self.batches(draw, config.seed, config.loaders)
+
     def step(self) -> dict[str, float]:
         """Learn from one batch; returns the loss and its parts."""
         self.net.train()
-        # The step seeds its windows: a resumed run sees what it would have seen.
-        rng = np.random.default_rng((self.config.seed, self.steps))
-        windows = [self.sampler.draw(rng) for _ in range(self.config.batch_size)]
-        images, targets = collate(windows)
-        with autocast():
+        windows, device = next(self.windows), self.config.device
+        images, targets = collate(windows, device)
+        with autocast(device):
             heads = self.net(images)
         loss, parts = detection_loss(heads, targets, self.head.anchors, self.head.strides)
         self.learn(loss, len(windows), most_gradient=10.0)
         return {"loss": loss.item(), **parts}
 
 
-def collate(windows: list[Window]) -> tuple[Tensor, Targets]:
-    """Stack windows to (N, 3, S, S) float32 RGB in [0, 1] and number their boxes."""
-    images = torch.from_numpy(np.stack([window.image for window in windows]))
+def collate(windows: list[Window], device: str) -> tuple[Tensor, Targets]:
+    """Stack windows to (N, 3, S, S) float32 RGB in [0, 1] and number their boxes, on a device."""
+    images = to_device(np.stack([window.image for window in windows]), device)
     planes = images.permute(0, 3, 1, 2).float() / 255  # channels last in memory
 
     def numbered(boxes: list[NDArray[np.float32]]) -> Tensor:
-        return torch.cat([pad(torch.from_numpy(a), (1, 0), value=n) for n, a in enumerate(boxes)])
+        rows = [pad(torch.from_numpy(a), (1, 0), value=n) for n, a in enumerate(boxes)]
+        return torch.cat(rows).to(device)
 
     return planes, Targets(
         numbered([window.boxes for window in windows]),
         numbered([window.unclear for window in windows]),
-        torch.from_numpy(np.concatenate([window.lines for window in windows])),
+        to_device(np.concatenate([window.lines for window in windows]), device),
     )
 
 

@@ -18,7 +18,7 @@ from plate_models.images import decode
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.pipeline import Plate
-from plate_models.pixels import resample
+from plate_models.pixels import resample, to_device, to_host
 from plate_models.recognition import ctc
 from plate_models.recognition.decoding import Reading
 from plate_models.rectification import FRAME, theta_of_rows
@@ -60,6 +60,8 @@ class RecognizerTraining:
     held_out: Annotated[int, "rendered crops that are not trained on, for the exact match"] = 1000
     workers: Annotated[int, "processes that render crops"] = 1
     threads: Annotated[int, "CPU threads of the training itself"] = 1
+    device: Annotated[str, "where the nets learn, cpu or cuda:0"] = "cpu"
+    loaders: Annotated[int, "processes that vary crops; 0: the training itself"] = 0
     batch_size: Annotated[int, "crops per optimizer step"] = 64
     peak_rate: Annotated[float, "highest learning rate of AdamW"] = 1.5e-3
     corner_weight: Annotated[float, "of the rectifier's corner loss beside the CTC loss"] = 2.0
@@ -99,7 +101,7 @@ class Reader(nn.Module):
         # sampler is so noisy that it undoes what the corners teach (EXPERIMENTS.md).
         noisy = theta.detach() + theta_noise * torch.randn_like(theta)
         one, two, spans = lines == 1, lines == 2, RECTIFIER.row_spans
-        thetas = torch.from_numpy(theta_of_rows(noisy[two].numpy(), spans))
+        thetas = to_device(theta_of_rows(to_host(noisy[two]), spans), crops.device)
         shown = torch.cat((crops[one], crops[two].repeat_interleave(len(spans), dim=0)))
         plates = resample(shown, torch.cat((noisy[one], thetas)), RECTIFIER.rectified_hw)
         return self.lprnet(plates).float(), theta
@@ -114,7 +116,7 @@ def row_labels(batch: CropBatch) -> NDArray[np.int64]:
 
 def text_loss(logits: Tensor, batch: CropBatch) -> Tensor:
     """Mean CTC loss per character, a scalar."""
-    labels = torch.from_numpy(row_labels(batch))
+    labels: Tensor = to_device(row_labels(batch), logits.device)
     lengths = (labels >= 0).sum(dim=1)
     log_probs = logits.permute(2, 0, 1).log_softmax(dim=2)
     steps = torch.full_like(lengths, log_probs.shape[0])
@@ -126,9 +128,9 @@ def text_loss(logits: Tensor, batch: CropBatch) -> Tensor:
 def corner_loss(theta: Tensor, batch: CropBatch) -> Tensor:
     """Mean distance of the corners along either axis, as a share of half the crop's side."""
     height, width = RECTIFIER.crop_hw
-    scale = torch.tensor([2 / width, 2 / height])
-    corners = torch.from_numpy(batch.quads) * scale - 1
-    return (torch.from_numpy(FRAME) @ theta.mT - corners).abs().mean()
+    corners: Tensor = to_device(batch.quads, theta.device)
+    wanted = corners * theta.new_tensor((2 / width, 2 / height)) - 1
+    return (theta.new_tensor(FRAME) @ theta.mT - wanted).abs().mean()
 
 
 def vary(batch: CropBatch, rng: np.random.Generator) -> CropBatch:
@@ -154,35 +156,38 @@ def _moved(image: Image, quad: Field, rng: np.random.Generator) -> tuple[Image, 
     return warp(image, view, (width, height)), apply_homography(view, quad)
 
 
-def to_input(images: NDArray[np.uint8], rng: np.random.Generator | None = None) -> Tensor:
+def to_input(
+    images: NDArray[np.uint8], device: str, rng: np.random.Generator | None = None
+) -> Tensor:
     """Normalise crops; with a generator, vary their light and contrast as well.
 
-    Returns (N, 3, H, W) float32, channels last in memory.
+    Returns (N, 3, H, W) float32 on the device, channels last in memory.
     """
-    pixels = torch.from_numpy(images).permute(0, 3, 1, 2).float()
+    given: Tensor = to_device(images, device)
+    pixels = given.permute(0, 3, 1, 2).float()
     if rng is None:
         return pixels.sub_(RECTIFIER.mean).div_(RECTIFIER.std)
     count = (len(images), 1, 1, 1)
     gain = rng.uniform(0.6, 1.25, count) * rng.uniform(0.95, 1.05, (len(images), 3, 1, 1))
     shift = rng.uniform(-20, 20, count) - RECTIFIER.mean
     # One multiplication and one addition over all pixels; this is on the hot path.
-    factor, term = (torch.from_numpy(v / RECTIFIER.std).float() for v in (gain, shift))
+    factor, term = (to_device(v / RECTIFIER.std, device).float() for v in (gain, shift))
     return pixels.mul_(factor).add_(term)
 
 
 @torch.no_grad()
-def exact_match(reader: nn.Module, batch: CropBatch) -> dict[int, float]:
-    """Share of plates whose greedy text is right, by lines of text."""
+def exact_match(reader: nn.Module, batch: CropBatch, device: str) -> dict[int, float]:
+    """Share of plates whose greedy text is right, by lines of text; the reader is on a device."""
     right: dict[int, list[bool]] = {1: [], 2: []}
     for start in range(0, len(batch.images), 100):
         part = batch.part(slice(start, start + 100))
-        logits, _ = reader(to_input(part.images), torch.from_numpy(part.lines))
+        logits, _ = reader(to_input(part.images, device), to_device(part.lines, device))
         texts = [
             "".join(RECOGNIZER.alphabet[i] for i in label if i >= 0) for label in row_labels(part)
         ]
         rows = [
             ctc.greedy_decode(ctc.log_softmax(row)) == text
-            for row, text in zip(logits.numpy(), texts, strict=True)
+            for row, text in zip(to_host(logits), texts, strict=True)
         ]
         ones = int((part.lines == 1).sum())
         right[1] += rows[:ones]
@@ -283,22 +288,23 @@ class Training(Run):
             for name, net in reader.nets.items():
                 if (file := config.start_from / f"{name}.safetensors").exists():
                     take_over(net, weights.read_file(file))
-        reader.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        reader.to(config.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         optimizer = torch.optim.AdamW(reader.parameters(), weight_decay=1e-2)
         super().__init__(reader, optimizer, config.folder, config.minutes, config.peak_rate)
         self.rng = np.random.default_rng([config.seed, self.samples])
 
     def step(self, batch: CropBatch) -> dict[str, float]:
         """Learn from one batch; returns its loss and its corner distance."""
-        config = self.config
+        config, device = self.config, self.config.device
         self.net.train()
-        batch = vary(batch, self.rng)
-        crops = to_input(batch.images, self.rng).contiguous(memory_format=torch.channels_last)
-        with autocast():
+        crops = to_input(batch.images, device, self.rng)
+        crops = crops.contiguous(memory_format=torch.channels_last)
+        with autocast(device):
             if self.progress < config.rectifier_first:
                 corner = loss = corner_loss(self.net.stn.locate(crops).float(), batch)
             else:
-                logits, theta = self.net(crops, torch.from_numpy(batch.lines), config.theta_noise)
+                lines = to_device(batch.lines, device)
+                logits, theta = self.net(crops, lines, config.theta_noise)
                 corner = corner_loss(theta, batch)
                 loss = text_loss(logits, batch) + config.corner_weight * corner
         self.learn(loss, len(batch.images), most_gradient=5.0)
@@ -318,24 +324,21 @@ def train(config: RecognizerTraining) -> dict[int, float]:
         held_out = render_batch(np.random.default_rng(config.seed - 1), config.held_out)
         real = read_crops(config.data, config.start_from, config.seed) if config.data else None
         training = Training(config)
-        cache.refresh()
 
-        def step() -> dict[str, float]:
-            if training.steps % 200 == 0:
-                cache.refresh()
-            batch = cache.draw(training.rng, config.batch_size)
+        def draw(rng: np.random.Generator) -> CropBatch:
+            batch = cache.draw(rng, config.batch_size)
             if real:
-                count = round(_REAL_SHARE * config.batch_size)
-                rows = training.rng.integers(0, len(real.images), count)
+                rows = rng.integers(0, len(real.images), round(_REAL_SHARE * config.batch_size))
                 batch = CropBatch.of((batch, real.part(rows)))
-            return training.step(batch)
+            return vary(batch, rng)
 
         def check() -> dict[str, float]:
-            match = exact_match(training.averaged, held_out)
+            match = exact_match(training.averaged, held_out, config.device)
             return {"one_line": match[1], "two_lines": match[2]}
 
-        training.use_up(step, config.report_every, check)
-        match = exact_match(training.averaged, held_out)
+        batches = training.batches(draw, config.seed, config.loaders)
+        training.use_up(lambda: training.step(next(batches)), config.report_every, check)
+        match = exact_match(training.averaged, held_out, config.device)
         read = "; world_photos (training part): plates as read, if seen so, too, and what is none"
         summary = {
             "data": "rendered crops" + (read if real else ""),

@@ -1,30 +1,53 @@
 """What both trainings share: a budget of time, averaged weights, checkpoints, curves, release."""
 
 import datetime
+import itertools
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import cv2
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from tqdm import tqdm
 
 from plate_models import weights
-from plate_models.engines.openvino_engine import computes_in_bf16
 from plate_models.release import sha256_of
+
+Batch = TypeVar("Batch")
 
 _BAR = "{percentage:3.0f}%|{bar}| {n:.1f} of {total:.1f} min, {remaining} left{postfix}"
 _WARM_UP = 0.03
 
 
-def autocast() -> torch.autocast:
+def autocast(device: str) -> torch.autocast:
     """Compute in bfloat16 where the processor can: emulated, it takes nine times as long."""
+    kind = torch.device(device).type
+    if kind != "cpu":
+        return torch.autocast(kind, torch.bfloat16)
+    from plate_models.engines.openvino_engine import computes_in_bf16
+
     return torch.autocast("cpu", torch.bfloat16, enabled=computes_in_bf16())
+
+
+class _Batches(IterableDataset[Batch]):
+    """Batches without end; each step's is drawn with a generator of its own."""
+
+    def __init__(self, draw: Callable[[np.random.Generator], Batch], seed: int, step: int) -> None:
+        self.draw, self.seed, self.step = draw, seed, step
+
+    def __iter__(self) -> Iterator[Batch]:
+        loader = get_worker_info()
+        first, every = (loader.id, loader.num_workers) if loader else (0, 1)
+        for step in itertools.count(self.step + first, every):
+            yield self.draw(np.random.default_rng((self.seed, step)))
 
 
 class Run:
@@ -64,6 +87,16 @@ class Run:
     def steps(self) -> int:
         """Optimizer steps so far, earlier runs included."""
         return int(self.averaged.n_averaged)
+
+    def batches(
+        self, draw: Callable[[np.random.Generator], Batch], seed: int, loaders: int
+    ) -> Iterator[Batch]:
+        """Draw each further step's batch: a resumed run sees what it would have seen.
+
+        They are drawn by so many other processes, that a GPU need not wait; by this one if 0.
+        """
+        cv2.setNumThreads(1)  # a forked process waits for ever for the threads of its parent
+        return iter(DataLoader(_Batches(draw, seed, self.steps), None, num_workers=loaders))
 
     @property
     def elapsed_s(self) -> float:

@@ -11,6 +11,7 @@ from dataclasses import MISSING, fields
 from importlib import import_module
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+from plate_models.engines.nets import check_engine
 from plates.cli.options import add_number
 
 # Subcommand: module and its configuration.
@@ -29,6 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     module_name, class_name = TRAININGS[arguments.net]
     module = import_module(module_name)
     config = parse_options(getattr(module, class_name), arguments.net, arguments.options)
+    check_engine("torch", config.device)
     for folder in filter(None, (config.folder, config.release)):
         folder.mkdir(parents=True, exist_ok=True)  # Not only after hours of training.
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
@@ -51,7 +53,7 @@ def parse_options(config_class: type[Any], net: str, words: list[str]) -> Any:
         option = f"--{field.name.replace('_', '-')}"
         if kind in (int, float) and field.default is not MISSING:
             # Nothing trains on 0 photos, threads or steps.
-            least = 1 if kind is int and field.name != "seed" else 0
+            least = 1 if kind is int and field.name not in ("seed", "loaders") else 0
             add_number(parser, option, field.default, text, least)
         elif field.default is MISSING:
             parser.add_argument(option, type=kind, required=True, help=text)

@@ -87,6 +87,10 @@ def test_a_release_is_artifacts_a_photo_and_a_manifest(exported, released):
     args = {"model_repository": f"{exported}/plate_recognition", "model_version": "1"}
     origin = contract.read_origin(args | {"model_instance_kind": "CPU"})
     assert (origin.weights, origin.device) == (manifest["weights"], "cpu")
+    # A trace keeps a device that it was told: on a GPU the graph would not run.
+    with pytest.warns(DeprecationWarning, match="load"):
+        graphs = [torch.jit.load(exported / model / "1" / "model.pt") for model in MODELS]
+    assert not [graph for graph in graphs if "Device" in str(graph.inlined_graph)]
 
 
 # None of these is what was traced or what the export compares here; the largest batches.

@@ -65,7 +65,7 @@ def train() -> Reader:
     batches = [render_batch(rng, 24, EASY, COUNTRY.alphabet) for _ in range(40)]
     for step, batch in enumerate(4 * batches):
         optimizer.param_groups[0]["lr"] = 3e-3 * (1 - step / (4 * len(batches)))
-        logits, _ = reader(to_input(batch.images), torch.from_numpy(batch.lines))
+        logits, _ = reader(to_input(batch.images, "cpu"), torch.from_numpy(batch.lines))
         loss = text_loss(logits, batch)
         optimizer.zero_grad()
         loss.backward()
