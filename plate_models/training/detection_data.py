@@ -16,6 +16,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from plate_models.images import decode
+from plate_models.rectification import hulls_of
 from plate_models.spec import DETECTOR
 from plate_models.training.imaging import shift_by
 from plate_models.training.labels import (
@@ -30,6 +31,7 @@ from plate_models.training.synthetic.kinds import CAR, DRAWN, kind_named
 from plate_models.training.synthetic.latin import LATIN
 from plate_models.training.synthetic.photo import camera, photograph
 from plate_models.training.synthetic.scenes import Patch, paint_clutter, paint_plate
+from plate_models.training.tables import pick
 
 # A box this many times as wide as high holds one line of text.
 _LONG = 2.6
@@ -52,7 +54,7 @@ class TrainingPhoto:
     @property
     def boxes(self) -> NDArray[np.float32]:
         """(K, 4) float32 x0, y0, x1, y1 in pixels: the plates' hulls."""
-        return _hulls(self.outlines)
+        return hulls_of(self.outlines)
 
 
 def load_world(data: Path) -> list[TrainingPhoto]:
@@ -184,7 +186,7 @@ class WindowSampler:
         """Fill one cell from a photo of its own, scaled for a width of its target in ``widths``."""
         kind = rng.random()
         if self.negatives and kind < self.settings.negative:
-            photo = self.negatives[rng.integers(len(self.negatives))]
+            photo = pick(self.negatives, rng)
             scale = float(np.exp(rng.uniform(*np.log((0.3, 2.5)))))
             return self._clutter(_cut(photo, None, scale, size_hw, rng), widths, rng)
         index = int(rng.integers(len(self.photos)))
@@ -235,7 +237,7 @@ class WindowSampler:
         kinds = [name for name in DRAWN if kind_named(name).format.lines == lines]
         if lines == 1 and rng.random() < _CARS:
             return CAR
-        return kinds[rng.integers(len(kinds))]
+        return pick(kinds, rng)
 
 
 def _cuts(size: int, cells: int, rng: Generator) -> list[int]:
@@ -276,7 +278,7 @@ def _cut(
     from_image = (matrix @ np.diag((1 / shrink, 1 / shrink, 1.0)))[:2]
     cell = cv2.warpAffine(image, from_image, (w, h), borderValue=(DETECTOR.pad_value,) * 3)
     outlines = np.concatenate((photo.outlines, photo.unclear))
-    moved = _hulls(outlines @ matrix[:2, :2].T + matrix[:2, 2])
+    moved = hulls_of((outlines @ matrix[:2, :2].T + matrix[:2, 2]).astype(np.float32))
     cut = np.clip(moved, 0, limits)
     (before, after) = (np.maximum(box[:, 2:] - box[:, :2], 0) for box in (moved, cut))
     seen = after.prod(axis=1) / np.maximum(before.prod(axis=1), 1e-6)
@@ -295,9 +297,3 @@ def _turn(centre: tuple[float, float], rng: Generator) -> NDArray[np.float64]:
     turn = np.array([[cos * stretch, shear - sin, 0], [sin * stretch, cos, 0], [0, 0, 1]])
     x, y = centre
     return np.asarray(shift_by(x, y) @ turn @ shift_by(-x, -y), np.float64)
-
-
-def _hulls(outlines: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(K, P, 2) corners to (K, 4) boxes x0, y0, x1, y1."""
-    ends = outlines.min(axis=1), outlines.max(axis=1)
-    return np.asarray(np.concatenate(ends, axis=1), np.float32)

@@ -3,15 +3,22 @@
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.random import Generator
+
+Row = TypeVar("Row")
 
 
 def tables_of(module: str) -> dict[str, Any]:
     """Read the TOML file of a module's name; the module is given by its ``__file__``."""
     return tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8"))
+
+
+def pick(rows: Sequence[Row], rng: Generator) -> Row:
+    """Draw one of a table's rows, all of the same odds."""
+    return rows[rng.integers(len(rows))]
 
 
 def choose(rows: Sequence[Sequence[Any]], rng: Generator) -> tuple[Any, ...]:

@@ -19,46 +19,27 @@ Quad = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """One picture of a stream.
+    """One picture of a stream."""
 
-    Attributes:
-        image: (H, W, 3) uint8 BGR, upright.
-        captured: Unix time in seconds, UTC.
-        clock: Where that time comes from.
-        position_s: Seconds since the stream's beginning.
-    """
-
-    image: NDArray[np.uint8]
-    captured: float
-    clock: Clock
-    position_s: float
+    image: NDArray[np.uint8]  # (H, W, 3) uint8 BGR, upright
+    captured: float  # Unix time in seconds, UTC
+    clock: Clock  # where that time comes from
+    position_s: float  # seconds since the stream's beginning
 
 
 @dataclass(frozen=True, eq=False)
 class SeenPlate:
-    """One plate in one frame, as `plate_recognition` answers it.
+    """One plate in one frame, as `plate_recognition` answers it."""
 
-    Attributes:
-        box: x0, y0, x1, y1 in the frame's pixels.
-        quad: Corners TL, TR, BR, BL of the plate's own orientation, in the same pixels.
-        detection_score: In [0, 1].
-        text: The frame's own reading, "" where it is unreadable.
-        score: Calibrated probability that the best candidate is right.
-        candidates: Texts with their scores, best first.
-        log_probs: (C, T) float64, two rows joined, of which the reading was chosen.
-        crop: (48, 188, 3) uint8 RGB, the rectified plate.
-        evidence: What is seen beside the text.
-    """
-
-    box: Box
-    quad: Quad
-    detection_score: float
-    text: str
-    score: float
-    candidates: tuple[tuple[str, float], ...]
-    log_probs: NDArray[np.float64]
-    crop: NDArray[np.uint8]
-    evidence: Evidence
+    box: Box  # x0, y0, x1, y1 in the frame's pixels
+    quad: Quad  # corners TL, TR, BR, BL of the plate's own orientation, in the same pixels
+    detection_score: float  # in [0, 1]
+    text: str  # the frame's own reading, "" where it is unreadable
+    score: float  # calibrated probability that the best candidate is right
+    candidates: tuple[tuple[str, float], ...]  # texts with their scores, best first
+    log_probs: NDArray[np.float64]  # (C, T), two rows joined, of which the reading was chosen
+    crop: NDArray[np.uint8]  # (48, 188, 3) uint8 RGB, the rectified plate
+    evidence: Evidence  # what is seen beside the text
 
     @property
     def middle(self) -> tuple[float, float]:

@@ -39,29 +39,20 @@ _MOST_FRAMES, _MOST_TEXTS = 12, 500
 
 @dataclass(frozen=True)
 class Reader:
-    """How texts are chosen.
+    """How texts are chosen."""
 
-    Attributes:
-        grammar: What may stand on plates.
-        calibration: Of single photos; with `UNCALIBRATED` the scores are raw posteriors.
-        spec: What the recognizer was made for.
-    """
-
-    grammar: Grammar = DEFAULT_GRAMMAR
+    grammar: Grammar = DEFAULT_GRAMMAR  # what may stand on plates
+    # Of single photos; with `UNCALIBRATED` the scores are raw posteriors.
     calibration: Calibration = UNCALIBRATED
-    spec: RecognizerSpec = RECOGNIZER
+    spec: RecognizerSpec = RECOGNIZER  # what the recognizer was made for
 
 
 @dataclass(frozen=True)
 class Fused:
-    """What all frames say together.
+    """What all frames say together."""
 
-    Attributes:
-        reading: As of a single photo; its candidates are the likeliest texts.
-        probabilities: Calibrated, of every text that was considered, all listed ones included.
-    """
-
-    reading: Reading
+    reading: Reading  # as of a single photo; its candidates are the likeliest texts
+    # Calibrated, of every text that was considered, all listed ones included.
     probabilities: Mapping[str, float]
 
 

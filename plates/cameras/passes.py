@@ -122,11 +122,6 @@ class Passes:
     changes; it ends once, after some seconds without sight. A text that is surely read while a pass
     with that text goes on, is that pass. Where there are zones, only passes that touch one are
     reported. Frames' times may leap; time is taken to stand still where they are set back.
-
-    Attributes:
-        camera: Its name.
-        model: What reads the plates; may change.
-        reader: How their texts are chosen; may change for passes that are yet to begin.
     """
 
     def __init__(
@@ -137,7 +132,9 @@ class Passes:
         zones: Mapping[str, Polygon] | None = None,
         lists: Sequence[PlateList] = (),
     ) -> None:
-        self.camera, self.model, self.reader = camera, model, reader
+        self.camera = camera  # its name
+        self.model = model  # what reads the plates; may change
+        self.reader = reader  # how texts are chosen; may change for passes that are yet to begin
         self._zones = {
             name: np.array(polygon, np.float32) for name, polygon in (zones or {}).items()
         }

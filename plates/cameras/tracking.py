@@ -37,17 +37,12 @@ Point = NDArray[np.float64]
 
 
 class Track:
-    """One plate over frames; times are seconds of a clock that never goes back.
-
-    Attributes:
-        fusion: What the frames say of its text.
-        plate: As it was seen last.
-        seen: When that was.
-        stands: Whether it has been in one place for five seconds.
-    """
+    """One plate over frames; times are seconds of a clock that never goes back."""
 
     def __init__(self, plate: SeenPlate, now: float, reader: Reader) -> None:
-        self.fusion, self.plate, self.seen, self.stands = Fusion(reader), plate, now, False
+        self.fusion = Fusion(reader)  # what the frames say of its text
+        self.plate, self.seen = plate, now  # as it was seen last, and when that was
+        self.stands = False  # whether it has been in one place for five seconds
         self._speed: Point | None = None  # per second
         self._view = self._anchor = _view_of(plate)
         self._anchored = now

@@ -11,7 +11,6 @@ from dataclasses import MISSING, fields
 from importlib import import_module
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-from plate_models.engines.nets import check_engine
 from plates.cli.options import add_number
 
 # Subcommand: module and its configuration.
@@ -27,6 +26,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from plate_models.engines.nets import check_engine
+
     module_name, class_name = TRAININGS[arguments.net]
     module = import_module(module_name)
     config = parse_options(getattr(module, class_name), arguments.net, arguments.options)

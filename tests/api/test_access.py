@@ -1,8 +1,6 @@
 """Tokens, rates, pages of other origins, and TLS, from clients and to a Triton elsewhere."""
 
-import shutil
 import ssl
-import subprocess
 import time
 
 import httpx
@@ -21,7 +19,7 @@ from gateway_support import (
     post_routes,
 )
 from pydantic import ValidationError
-from support import PHOTO, assert_problem, number, post_raw, running_gateway
+from support import PHOTO, assert_problem, make_certificate, number, post_raw, running_gateway
 
 from api.settings import Settings
 
@@ -154,16 +152,11 @@ def test_no_origins(origins):
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
     """A folder with certificates of their own for 127.0.0.1, their keys, and other files."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not here")
     folder = tmp_path_factory.mktemp("tls")
     (folder / "binary").write_bytes(b"\xff\xfe\x00")
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-    command += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    for name in ("gateway", "other", "locked"):
-        files = ["-keyout", folder / f"{name}.key", "-out", folder / f"{name}.pem"]
-        locked = ["-passout", "pass:x"] if name == "locked" else ["-nodes"]
-        subprocess.run([*command, *files, *locked], check=True, capture_output=True)
+    for name in ("gateway", "other"):
+        make_certificate(folder, "IP:127.0.0.1", name)
+    make_certificate(folder, "IP:127.0.0.1", "locked", ("-passout", "pass:x"))
     return folder
 
 

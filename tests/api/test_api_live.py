@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pytest
 from PIL import Image
-from support import SAMPLES, assert_problem, post_form, post_raw, read_samples
+from support import SAMPLES, SCENE, SCENE_TEXT, assert_problem, post_form, post_raw, read_samples
 
 from api.readiness import canary_photo
 from plate_models.images import decode
@@ -17,9 +17,6 @@ from plate_models.images import decode
 pytestmark = pytest.mark.live
 
 SAMPLE_PLATES = read_samples()
-# A scene with one large plate.
-SCENE = "green_car.jpg"
-(SCENE_PLATE,) = SAMPLE_PLATES[SCENE]
 
 
 def photo_of(name: str) -> bytes:
@@ -49,10 +46,10 @@ def test_every_plate_of_the_samples_is_read_whatever_is_read_beside_it(gateway):
 
 
 def test_file_limit_of_the_design(gateway):
-    photo = photo_of(SCENE)
+    photo = SCENE.read_bytes()
     largest = photo + bytes(20 * 2**20 - len(photo))
     for post in (post_raw, post_form):
-        assert plates_of(post(gateway, largest)).keys() == {SCENE_PLATE.text}
+        assert plates_of(post(gateway, largest)).keys() == {SCENE_TEXT}
         assert_problem(post(gateway, largest + b"\0"), 413, "too-many-bytes")
 
 

@@ -68,12 +68,7 @@ def service_of_our_own(folder: Path) -> Iterator[Service]:
 
 
 class Campaign:
-    """One run of all kinds against one service.
-
-    Attributes:
-        sent: Kind, status, seconds and what was wrong, for each request.
-        violations: What was wrong, as sentences.
-    """
+    """One run of all kinds against one service."""
 
     def __init__(
         self, service: Service, seed: int, count: int, folder: Path, growth_mb: float = _GROWTH_MB
@@ -84,8 +79,9 @@ class Campaign:
         """
         self._service, self._seed, self._count, self._folder = service, seed, count, folder
         self._growth_mb = growth_mb
+        # Kind, status, seconds and what was wrong, for each request.
         self.sent: list[tuple[str, str, float, str | None]] = []
-        self.violations: list[str] = []
+        self.violations: list[str] = []  # what was wrong, as sentences
         self._notes: list[str] = []
 
     def run(self) -> None:

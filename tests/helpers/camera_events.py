@@ -7,6 +7,8 @@ from plates.cameras.events import Pass
 from plates.cameras.settings import Storage
 from plates.cameras.store import PassesQuery, Store
 
+SIGNING_KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # of webhooks
+
 
 def a_pass(number: int = 1, kind: str = "ended", revision: int = 1, **changes: Any) -> Pass:
     begin = 1769860800.0 + number

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 import httpx
 import psutil
+import pytest
 import uvicorn
 from fake_triton import FakeTriton
 from fastapi import APIRouter
@@ -153,6 +155,20 @@ def running_gateway(
     finally:
         server.should_exit = True
         thread.join(10)
+
+
+def make_certificate(
+    folder: Path, names: str, stem: str = "cert", protection: tuple[str, ...] = ("-nodes",)
+) -> tuple[Path, Path]:
+    """A certificate of its own for names such as "DNS:a.example,IP:127.0.0.1", and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not here")
+    certificate, key = folder / f"{stem}.pem", folder / f"{stem}.key"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    command += ["-days", "2", "-subj", "/CN=localhost", "-addext", f"subjectAltName={names}"]
+    command += [*protection, "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+    return certificate, key
 
 
 def labelled_set(folder: Path, *names: str, texts: dict[str, str] | None = None) -> Path:

@@ -51,14 +51,11 @@ class OnDevice(Tensor):
 
 
 class Watch(TorchDispatchMode):
-    """Carries out what the device is to do; refuses tensors of two devices, as CUDA does.
-
-    Attributes:
-        copied: Type and shape of each tensor that was copied to the host, in order.
-    """
+    """Carries out what the device is to do; refuses tensors of two devices, as CUDA does."""
 
     def __init__(self) -> None:
         super().__init__()
+        # Type and shape of each tensor that was copied to the host, in order.
         self.copied: list[tuple[torch.dtype, tuple[int, ...]]] = []
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

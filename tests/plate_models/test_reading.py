@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from spelled import BLACK, BLANK, BLUE, RED, WHITE, YELLOW, Doubts, log_probs_of
+from spelled import BLACK, BLANK, BLUE, LOST, RED, WHITE, YELLOW, Doubts, log_probs_of
 
 from plate_models.formats import grammar_of
 from plate_models.recognition import ctc
@@ -61,13 +61,7 @@ def test_a_doubt_that_no_place_settles_stays_a_doubt():
 
 
 def test_a_look_alike_that_the_beam_lost_is_found():
-    # Thirteen doubtful texts come before it, so that the beam of twelve drops it.
-    doubts: Doubts = {
-        0: {"O": 0.05, "0": 0.95},
-        1: {"1": 0.3, "4": 0.25, "2": 0.25, "3": 0.2},
-        2: {"1": 0.3, "4": 0.25, "2": 0.25, "3": 0.2},
-    }
-    log_probs = log_probs_of("0112EX71", doubts)
+    log_probs = log_probs_of("0112EX71", LOST)
     listed = [text for text, _ in ctc.beam_decode(log_probs)]
     assert "O112EX71" not in listed and "0112EX71" in listed
     spec = replace(RECOGNIZER, candidates=50)

@@ -67,21 +67,15 @@ _EMPTY_FRAMES = 3
 
 @dataclass(frozen=True)
 class Film:
-    """A film, and the plates that are in its frames.
+    """A film, and the plates that are in its frames."""
 
-    Attributes:
-        name: Kind and number, such as "hidden-0017".
-        size_wh: Of its pictures, in pixels.
-        packets: H.264, in the order of decoding.
-        times_s: When each frame was taken; one a second while no vehicle is there for long.
-        truths: For each frame number of the pass and plate, which is legible where it is whole,
-            near enough and not hidden in part. A plate that is hidden wholly isn't listed.
-    """
-
-    name: str
-    size_wh: tuple[int, int]
-    packets: tuple[bytes, ...]
+    name: str  # kind and number, such as "hidden-0017"
+    size_wh: tuple[int, int]  # of its pictures, in pixels
+    packets: tuple[bytes, ...]  # H.264, in the order of decoding
+    # When each frame was taken; one a second while no vehicle is there for long.
     times_s: tuple[float, ...]
+    # For each frame number of the pass and plate, which is legible where it is whole, near enough
+    # and not hidden in part. A plate that is hidden wholly isn't listed.
     truths: tuple[tuple[tuple[int, LabelledPlate], ...], ...]
 
     def frames(self) -> Iterator[Image]:

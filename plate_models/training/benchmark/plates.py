@@ -26,7 +26,7 @@ from plate_models.training.synthetic.kinds import (
     kind_named,
     sample_text,
 )
-from plate_models.training.tables import tables_of
+from plate_models.training.tables import pick, tables_of
 
 FOREIGN = tuple(name for name, kind in KINDS.items() if kind.table.sizes_mm)
 _BOLDER_MM = (-1.2, -0.6, 0.0, 0.6)
@@ -72,11 +72,10 @@ def sample_design(kind: str, rng: Generator, text: str = "") -> Design:
     """
     its, text = kind_named(kind), text or sample_text(rng, kind)
     if its.table.sizes_mm:
-        width, height = size = its.table.sizes_mm[rng.integers(len(its.table.sizes_mm))]
+        width, height = size = pick(its.table.sizes_mm, rng)
         screws = (0.25 * width, 9.0), (0.75 * width, 9.0), (0.25 * width, height - 9)
         return Design(text, its, size, _places(its, height)[2], screws)
-    fitting = its.layouts_of(text)
-    layout = loosen(fitting[rng.integers(len(fitting))], its, rng)
+    layout = loosen(pick(its.layouts_of(text), rng), its, rng)
     return Design(text, its, layout.size_mm, layout.region.digit_height, layout.screws, layout)
 
 
@@ -122,7 +121,7 @@ def draw_sheet(design: Design, seen_px_per_mm: float, rng: Generator) -> Sheet:
 def _print_measured(
     text: str, kind: PlateKind, layout: Layout, px_per_mm: float, rng: Generator
 ) -> tuple[Field, float]:
-    bolder = _BOLDER_MM[rng.integers(len(_BOLDER_MM))]
+    bolder = pick(_BOLDER_MM, rng)
     ink = draw_ink(text, kind, layout, rng, px_per_mm, _JITTER_MM, bolder)
     plate, white = _printed(ink, kind, rng)
     if kind.flag and rng.random() < kind.flag_share * 0.8:
@@ -156,7 +155,7 @@ def _print_typeset(
     name, bold = str(rng.choice(_FONTS, p=_FONT_ODDS)), int(rng.integers(0, 7))
     pillows = cast(ImageFont.FreeTypeFont, ImageFont.load_default(_FONT_PX))
     font = carried_font(name, _FONT_PX) if name else pillows
-    between = _BETWEEN[rng.integers(len(_BETWEEN))]
+    between = pick(_BETWEEN, rng)
     if font is pillows:  # It has no bullet: that would be a box with a cross, like an 8.
         between = between.replace("\N{BULLET}", "\N{MIDDLE DOT}")
     for number, row in enumerate(kind.rows(text)):
@@ -195,7 +194,7 @@ def _stamp(
 
 def _soil(sheet: Field, rng: Generator, px_per_mm: float) -> None:
     """Age a plate, in place: dust, drops of mud, runs of rain, scratches."""
-    mud = _TABLES["mud"][rng.integers(len(_TABLES["mud"]))]
+    mud = pick(_TABLES["mud"], rng)
     size = height, width = sheet.shape[0], sheet.shape[1]
     fall = np.linspace(0, 1, height, dtype=np.float32)[:, None]
     if rng.random() < _DUST_SHARE:
@@ -224,7 +223,7 @@ def _bolt(plate: Field, screws: Sequence[Point], rng: Generator, px_per_mm: floa
     if rng.random() >= _BOLT_SHARE:
         return
     radius = rng.uniform(3.5, 6.5) * px_per_mm
-    tone = np.array(_TABLES["bolts"][rng.integers(len(_TABLES["bolts"]))])
+    tone = np.array(pick(_TABLES["bolts"], rng))
     for place in np.rint(np.array(screws) * px_per_mm).astype(int).tolist():
         cv2.circle(plate, place, round(radius * 1.25), (tone * 0.45).tolist(), -1)
         cv2.circle(plate, place, round(radius), tone.tolist(), -1)
@@ -237,7 +236,7 @@ def _frame(image: Field, cover: Mask, px_per_mm: float, rng: Generator) -> None:
     height, width = (side - 2 * pad for side in cover.shape)
     x0, x1 = round(pad - rail * px_per_mm), round(pad + width + rail * px_per_mm)
     y0, y1 = round(pad - rail * px_per_mm), round(pad + height + lip * px_per_mm)
-    tone = float((0.015, 0.03, 0.3, 0.55, 0.7)[rng.integers(5)])
+    tone = pick((0.015, 0.03, 0.3, 0.55, 0.7), rng)
     whole = np.zeros(cover.shape, np.uint8)
     whole[y0:y1, x0:x1] = rounded_box((x1 - x0, y1 - y0), 0, 4 * px_per_mm)
     rails = whole > 127
@@ -247,7 +246,7 @@ def _frame(image: Field, cover: Mask, px_per_mm: float, rng: Generator) -> None:
     image[:] = np.where(rails[..., None], tone * rows, image)
     np.maximum(cover, whole, out=cover)
     if lip > 13 and rng.random() < 0.8:
-        word = _TABLES["words"][rng.integers(len(_TABLES["words"]))]
+        word = pick(_TABLES["words"], rng)
         letters = (0.7, 0.7, 0.65) if tone < 0.2 else (0.03, 0.03, 0.1)
         place = round(x0 + rng.uniform(0.1, 0.6) * width), round(y1 - 0.3 * lip * px_per_mm)
         font = cv2.FONT_HERSHEY_COMPLEX | cv2.FONT_ITALIC

@@ -26,7 +26,7 @@ from plate_models.training.imaging import (
     shift_by,
     warp,
 )
-from plate_models.training.tables import tables_of
+from plate_models.training.tables import pick, tables_of
 
 # Sunshine, clouds, a lamp above a yard, dusk, the own headlamps by night.
 _ODDS = (0.34, 0.3, 0.12, 0.1, 0.14)
@@ -186,13 +186,12 @@ def compose(place: Place, camera: Camera, vehicles: Sequence[Vehicle], light: Li
 def draw_body(size_mm: tuple[float, float], rng: Generator) -> Body:
     """Choose the face of a car around a plate."""
     half_w, half_h = size_mm[0] / 2, size_mm[1] / 2
-    plastic, lamps = _TABLES["plastic"], _TABLES["lamps"]
-    paint = _TABLES["paints"][rng.integers(len(_TABLES["paints"]))]
+    plastic, paint = _TABLES["plastic"], pick(_TABLES["paints"], rng)
     dim = plastic if rng.random() < 0.5 else (0.6 * paint[0], 0.6 * paint[1], 0.6 * paint[2])
     foot, roof = float(rng.uniform(360, 900)), -float(rng.uniform(430, 740))
     shoulder, seam = -half_h - float(rng.uniform(60, 160)), half_h + float(rng.uniform(20, 120))
     lamp_w, lamp_h = (float(side) for side in rng.uniform((40, 80), (100, 200)))
-    lamp, glow = lamps[rng.integers(len(lamps))], rng.random() < 0.35
+    lamp, glow = pick(_TABLES["lamps"], rng), rng.random() < 0.35
     niche_w, niche_h = half_w * rng.uniform(1.04, 1.35) + 8, half_h * rng.uniform(1.04, 1.35) + 8
     sink = rng.uniform(-0.1, 0.5) * (niche_h - half_h)
     parts = [

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.random import Generator
 
 from plate_models.training.imaging import Field, Image
-from plate_models.training.tables import tables_of
+from plate_models.training.tables import pick, tables_of
 
 Colour = tuple[float, float, float]
 
@@ -27,9 +27,7 @@ def _noise_tile(smoothness: float) -> Field:
     return np.tile((noise / noise.std()).astype(np.float32), (2, 2))
 
 
-def fractal(
-    rng: Generator, size_hw: tuple[int, int], zoom: float = 1.0, smoothness: float = 1.0
-) -> Field:
+def fractal(rng: Generator, size_hw: tuple[int, int], zoom: float, smoothness: float) -> Field:
     """Noise that is alike at all scales.
 
     Returns (H, W) float32 of about unit variance; not to be written to.
@@ -50,8 +48,7 @@ def draw_background(rng: Generator, size_wh: tuple[int, int]) -> Image:
     for scales, rows in ((_TABLES["above"], horizon), (_TABLES["below"], height - horizon)):
         fine = fractal(rng, (rows, width), rng.uniform(1, 4), 0.6)
         coarse = fractal(rng, (rows, width), 6, 1.4)
-        scale = scales[rng.integers(len(scales))]
-        parts.append(_colour(0.5 + 0.12 * fine + 0.12 * coarse, scale))
+        parts.append(_colour(0.5 + 0.12 * fine + 0.12 * coarse, pick(scales, rng)))
     return np.concatenate(parts)
 
 

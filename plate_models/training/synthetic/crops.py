@@ -34,7 +34,7 @@ from plate_models.training.synthetic.plates import (
     sample_design,
 )
 from plate_models.training.synthetic.scenes import draw_clutter
-from plate_models.training.tables import choose, tables_of
+from plate_models.training.tables import choose, pick, tables_of
 
 # What is no plate, and bears no text to be read.
 CLUTTER = "clutter"
@@ -152,7 +152,7 @@ def _paint_background(size_hw: tuple[int, int], quad: Field, rng: Generator) -> 
         colour = _paint(rng) if rng.random() < 0.35 else np.full(3, rng.uniform(5, 50))
         cv2.fillConvexPoly(image, np.rint(grown).astype(np.int32), colour.tolist(), cv2.LINE_AA)
     if rng.random() < 0.12:
-        word = _TABLES["words"][rng.integers(len(_TABLES["words"]))]
+        word = pick(_TABLES["words"], rng)
         y = rng.choice((0.1, 1.0)) + rng.uniform(-0.1, 0.1)
         place = round(rng.uniform(-0.1, 0.8) * width), round(y * height)
         scale, tone = rng.uniform(0.08, 0.22) * height / 22, [rng.uniform(60, 250)] * 3

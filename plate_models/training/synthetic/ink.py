@@ -10,6 +10,7 @@ from PIL import Image, ImageDraw
 
 from plate_models.training.imaging import Mask
 from plate_models.training.synthetic.kinds import Box, Glyph, Group, Layout, PlateKind
+from plate_models.training.tables import pick
 
 # Master masks are drawn at this scale and shrunk, so that edges come out anti-aliased.
 _MASTER_PX_PER_MM = 8.0
@@ -75,7 +76,7 @@ def draw_ink(
 
     Returns (H, W) uint8 coverage in [0, 255].
     """
-    thick = _FRAME_MM[rng.integers(len(_FRAME_MM))]
+    thick = pick(_FRAME_MM, rng)
     ink = _frame(px_per_mm, layout.size_mm, thick).copy()
     for divider in layout.dividers:
         if kind.divider_share == 1 or rng.random() < kind.divider_share:

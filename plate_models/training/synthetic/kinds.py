@@ -20,7 +20,7 @@ from plate_models.recognition import countries
 from plate_models.recognition.countries import TOKEN, FormatTable, fits, read_country, symbols_of
 from plate_models.recognition.grammar import FormatError, Grammar, PlateFormat
 from plate_models.spec import RECOGNIZER, first_problem
-from plate_models.training.tables import choose
+from plate_models.training.tables import choose, pick
 
 Point: TypeAlias = tuple[float, float]
 Box: TypeAlias = tuple[float, float, float, float]
@@ -296,7 +296,7 @@ def _sample_region(kind: PlateKind, rng: Generator, repeats: bool) -> str:
     any_code = rng.random() < _UNIFORM_SHARE
     codes = _code_odds(kind.format.name)
     if not codes or (any_code and not kind.table.region_listed):
-        pattern = kind.table.region[rng.integers(len(kind.table.region))]
+        pattern = pick(kind.table.region, rng)
         digits, letters = pattern.count("#"), kind.table.letters
         drawn = {"#": iter(f"{rng.integers(1, 10**digits):0{digits}d}" if digits else "")}
         drawn["L"] = iter(
@@ -305,9 +305,9 @@ def _sample_region(kind: PlateKind, rng: Generator, repeats: bool) -> str:
         return "".join(next(drawn.get(char, iter(char))) for char in pattern)
     repeating = [code for code, _ in codes if any(map(str.__eq__, code, code[1:]))]
     if repeats and repeating and rng.random() < _REPEAT_SHARE:
-        return repeating[rng.integers(len(repeating))]
+        return pick(repeating, rng)
     if any_code or not kind.table.region_listed:
-        return codes[rng.integers(len(codes))][0]
+        return pick(codes, rng)[0]
     return str(choose(codes, rng)[0])
 
 
@@ -321,13 +321,12 @@ def _sample_letters(letters: str, count: int, rng: Generator) -> Iterator[str]:
     if not letters:
         return iter("")
     if rng.random() < _REPEAT_SHARE:
-        return iter(letters[rng.integers(len(letters))] * count)
+        return iter(pick(letters, rng) * count)
     return iter([letters[i] for i in rng.integers(len(letters), size=count)])
 
 
 def _draw_text(kind: PlateKind, rng: Generator, repeats: bool) -> str:
-    patterns = kind.table.patterns
-    symbols = symbols_of(patterns[rng.integers(len(patterns))], kind.country.alphabet)
+    symbols = symbols_of(pick(kind.table.patterns, rng), kind.country.alphabet)
     letters = _sample_letters(kind.table.letters, symbols.count("L"), rng)
     # Where 000 is never issued, no other number is 0, either.
     first, region_at = int(bool(kind.table.never)), -1

@@ -21,7 +21,7 @@ from PIL import ImageDraw, ImageFont
 from plate_models.training.imaging import Floats, Image, Mask, lay_over
 from plate_models.training.synthetic.ink import rounded_box, stamp
 from plate_models.training.synthetic.kinds import RGB, Box, Point
-from plate_models.training.tables import choose, tables_of
+from plate_models.training.tables import choose, pick, tables_of
 
 LATIN = "latin"
 # Typefaces as `make fonts` fetches them, or any others that lie there.
@@ -80,8 +80,7 @@ class LatinPlate:
 def sample_latin(rng: Generator) -> LatinPlate:
     """Draw a text, its rows and a size."""
     american = rng.random() < _AMERICAN_SHARE
-    patterns = _TABLES["american_patterns" if american else "patterns"]
-    pattern = patterns[rng.integers(len(patterns))]
+    pattern = pick(_TABLES["american_patterns" if american else "patterns"], rng)
     row = "".join(char if char == " " else _character(char, rng) for char in pattern)
     if rng.random() < _REPEAT_SHARE:
         digits = [char for char in row if char in _DIGITS]
@@ -113,7 +112,7 @@ def paint_latin(plate: LatinPlate, rng: Generator, px_per_mm: float) -> tuple[Im
     faces = [f for f in fonts_in(FONTS) if not plate.typefaces or f.name in plate.typefaces]
     if not faces:
         raise FontsMissingError(f"{FONTS}: expected one of {', '.join(plate.typefaces)}")
-    face: Typeface = faces[rng.integers(len(faces))]
+    face: Typeface = pick(faces, rng)
     if not plate.typefaces and rng.random() < _BLOCK_SHARE:
         face = make_up(rng)
     sheet, print_colour = plate.colours or choose(_TABLES["colours"], rng)
@@ -184,7 +183,7 @@ class _Painter:
                 top = above + tall if above in starts else top
                 bottom = below if below in starts else bottom
             for y in starts:
-                word = _TABLES["words"][self.rng.integers(len(_TABLES["words"]))]
+                word = pick(_TABLES["words"], self.rng)
                 self.write(word, x, y, tall, 1.8 * min(x, self.width - x), colour)
         return left, top, right, bottom
 
@@ -277,8 +276,7 @@ class _Painter:
             x += step + between * fit
 
     def seal(self, x: float, y: float, radius: float) -> None:
-        seals = _TABLES["seals"]
-        colour = seals[self.rng.integers(len(seals))] + self.rng.normal(0, 20, 3)
+        colour = pick(_TABLES["seals"], self.rng) + self.rng.normal(0, 20, 3)
         self.dot(self.rgb, x, y, radius, colour)
         if self.rng.random() < 0.6:
             inner = radius * self.between(0.4, 0.8)
@@ -292,9 +290,8 @@ class _Painter:
 
     def coat_of_arms(self, x: float, y: float, half: float) -> None:
         corners = np.array(((-0.8, -1), (0.8, -1), (0.8, 0.2), (0, 1.1), (-0.8, 0.2)))
-        seals = _TABLES["seals"]
         for share in (1.0, 0.55):
-            tone = seals[self.rng.integers(len(seals))]
+            tone = pick(_TABLES["seals"], self.rng)
             points = np.rint((corners * half * share + (x, y)) * self.scale * 16).astype(np.int32)
             cv2.fillPoly(self.rgb, [points], tone, cv2.LINE_AA, 4)
 

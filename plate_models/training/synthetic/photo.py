@@ -17,7 +17,7 @@ from plate_models.training.imaging import (
     through_codec,
 )
 from plate_models.training.synthetic.wear import blobs
-from plate_models.training.tables import tables_of
+from plate_models.training.tables import pick, tables_of
 
 Range = tuple[float, float]
 
@@ -67,7 +67,6 @@ _FULL_WIDTH = 180.0
 _ZOOMS = (cv2.INTER_NEAREST, cv2.INTER_LINEAR, cv2.INTER_CUBIC)
 _LUMA = np.array([0.299, 0.587, 0.114])
 _CAST_SHARES = (0.2, 0.65)  # of strong casts of colour, by day and by night
-_CASTS = np.array(_TABLES["casts"], np.float32)
 _H265_SHARE = 0.3  # the others are H.264
 _PRESETS = ("ultrafast", "superfast", "veryfast")
 # Frames are at least so large and consist of whole macroblocks.
@@ -78,8 +77,7 @@ _MACROBLOCK = 16
 def _colour_gain(rng: Generator, cast_share: float) -> Floats:
     gain = np.exp(rng.normal(0, 0.025, 3))
     if rng.random() < cast_share:
-        cast = _CASTS[rng.integers(len(_CASTS))]
-        gain = gain * cast ** rng.uniform(0.3, 1.1)
+        gain = gain * np.array(pick(_TABLES["casts"], rng), np.float32) ** rng.uniform(0.3, 1.1)
     return np.asarray(gain)
 
 
@@ -272,7 +270,7 @@ def film(image: Image, rng: Generator, quantizer: int) -> Image:
     It is predicted from the frames before it. The quantizer is the codec's QP, 0 to 51: the higher,
     the coarser.
     """
-    h265, preset = rng.random() < _H265_SHARE, _PRESETS[rng.integers(len(_PRESETS))]
+    h265, preset = rng.random() < _H265_SHARE, pick(_PRESETS, rng)
     # Better presets of H.265 take ten times as long as H.264.
     codec, preset = ("libx265", "ultrafast") if h265 else ("libx264", preset)
     frames = _frames(image, rng)

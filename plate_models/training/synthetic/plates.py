@@ -22,7 +22,7 @@ from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rou
 from plate_models.training.synthetic.kinds import Layout, PlateKind, Point, kind_named, sample_text
 from plate_models.training.synthetic.latin import LATIN, LatinPlate, paint_latin, sample_latin
 from plate_models.training.synthetic.wear import add_dirt, add_obstacle, add_snow, wear_ink
-from plate_models.training.tables import tables_of
+from plate_models.training.tables import pick, tables_of
 
 _TABLES = tables_of(__file__)
 _AD_FONTS = (cv2.FONT_HERSHEY_SIMPLEX, cv2.FONT_HERSHEY_DUPLEX, cv2.FONT_HERSHEY_TRIPLEX)
@@ -106,11 +106,7 @@ def render_plate(
 ) -> PlateImage:
     """Draw a plate, flat and evenly lit, with or without a holder around it.
 
-    Args:
-        design: What to draw.
-        width_px: How wide it will be seen: it is drawn as finely as it must be for that.
-        rng: Source of everything that is left open.
-        style: How much plates differ.
+    The width is how wide it will be seen: it is drawn as finely as it must be for that.
 
     Raises:
         FontsMissingError: There is no typeface in ``latin.FONTS`` for a plate of any country.
@@ -147,13 +143,12 @@ def _print_plate(
     low, high = (np.array(end) for end in kind.sheet)
     if kind.table.sizes_mm:
         sheet = tuple((low + (high - low) * rng.random()).tolist())
-        size = kind.table.sizes_mm[rng.integers(len(kind.table.sizes_mm))]
+        size = pick(kind.table.sizes_mm, rng)
         colours = sheet, (245,) * 3 if kind.light_ink else (15,) * 3
         latin = LatinPlate(kind.rows(text), size, kind.table.band, colours, kind.typefaces)
         return _print_latin(latin, rng, scale, style)
-    fitting = kind.layouts_of(text)
-    layout = loosen(fitting[rng.integers(len(fitting))], kind, rng)
-    bolder = style.bolder_mm[rng.integers(len(style.bolder_mm))]
+    layout = loosen(pick(kind.layouts_of(text), rng), kind, rng)
+    bolder = pick(style.bolder_mm, rng)
     ink = draw_ink(text, kind, layout, rng, scale, style.jitter_mm, bolder)
     shade = low + (high - low) * (0.7 * rng.random() + 0.3 * rng.random(3))
     paper = shade * (rng.uniform(*style.paper) / _FULL_LEVEL) + rng.normal(0, 4, 3)
@@ -219,8 +214,7 @@ def _draw_screws(
         rows = 9, height / 2, height - 9
         chosen.append((float(rng.uniform(12, width - 12)), float(rng.choice(rows))))
     radius = float(rng.uniform(2.5, 8.5))
-    colours = np.array(_TABLES["screws"], np.float64)
-    colour = colours[rng.integers(len(colours))]
+    colour = np.array(pick(_TABLES["screws"], rng), np.float64)
     sub_pixels = scale * 16
     for place in chosen:
         centre = np.rint((place + rng.normal(0, 2.2, 2)) * sub_pixels).astype(int).tolist()
@@ -234,7 +228,7 @@ def _write_advertisement(rgb: Image, rng: Generator, rows: tuple[int, int], tone
     """Write one to three phrases between two rows of the holder."""
     height = (rows[1] - rows[0]) * rng.uniform(0.35, 0.7)
     colour = np.clip(tone + rng.normal(0, 15, 3), 0, 255).tolist()
-    font, gap = _AD_FONTS[rng.integers(len(_AD_FONTS))], " " * int(rng.integers(2, 9))
+    font, gap = pick(_AD_FONTS, rng), " " * int(rng.integers(2, 9))
     text = gap.join(rng.choice(_TABLES["advertisements"], rng.integers(1, 4)))
     place = round(rgb.shape[1] * rng.uniform(0.03, 0.5)), round((sum(rows) + height) / 2)
     thick = 1 if height < 18 else 2
@@ -253,7 +247,7 @@ def _mount(
         upper_mm = rng.uniform(14, 24)
     lower_mm = rng.uniform(12, 26) if rng.random() < 0.7 else rng.uniform(3, 9)
     side, upper, lower = (round(mm * slim * px_per_mm) for mm in (side_mm, upper_mm, lower_mm))
-    tone = _TABLES["holders"][rng.integers(len(_TABLES["holders"]))]
+    tone = pick(_TABLES["holders"], rng)
     rgb = np.empty((height + upper + lower, width + 2 * side, 3), np.uint8)
     rgb[:] = colour = np.clip(tone + rng.normal(0, 4, 3), 0, 255)
     # The upper edge catches light from the sky.

@@ -31,7 +31,7 @@ from plate_models.training.synthetic.plates import (
     render_plate,
     sample_design,
 )
-from plate_models.training.tables import tables_of
+from plate_models.training.tables import pick, tables_of
 
 # Grey level of the paper of a rendered plate in full light.
 _PAPER = 215.0
@@ -99,13 +99,8 @@ def paint_plate(photo: Image, box: Field, rng: Generator, kind: str = CAR) -> Pa
 def paint_clutter(photo: Image, plates: Field, width: float, rng: Generator) -> None:
     """Hang something that is no plate into a photo, in place, clear of its plates.
 
-    Where there is no room for it, nothing is painted.
-
-    Args:
-        photo: (H, W, 3) uint8 RGB.
-        plates: (K, 4) float32 x0, y0, x1, y1 in its pixels.
-        width: Of a plate, in pixels.
-        rng: Source of all chance.
+    Where there is no room for it, nothing is painted. The photo is (H, W, 3) uint8 RGB, the plates
+    are (K, 4) float32 x0, y0, x1, y1 in its pixels, the width is a plate's in pixels.
     """
     sheet = draw_clutter(width, rng)
     # Cameras write their clocks on the picture: in no perspective, and in no light.
@@ -208,15 +203,10 @@ def _overlay_plate(
 
 
 def draw_clutter(width_px: float, rng: Generator, boards: bool = True) -> PlateImage:
-    """Draw something flat that is no plate.
+    """Draw something flat that is no plate, with 1.5 pixels to each of the photo.
 
-    Args:
-        width_px: Of a plate nearby. What is drawn is mostly of such a size, or made of such parts.
-        rng: Source of all chance.
-        boards: Lettering may stand on a board. One alone could be a plate.
-
-    Returns:
-        Its picture, with 1.5 pixels to each of the photo.
+    The width is a plate's nearby: what is drawn is mostly of such a size, or made of such parts.
+    With `boards`, lettering may stand on a board; one alone could be a plate.
     """
     if rng.random() < 0.6:
         rgb, alpha = _draw_sign(width_px * _FINER, rng, boards)
@@ -228,7 +218,7 @@ def draw_clutter(width_px: float, rng: Generator, boards: bool = True) -> PlateI
 
 def _draw_sign(width: float, rng: Generator, boards: bool) -> tuple[Image, Mask]:
     """Lines of text on a board, without one, or in outlined letters as cameras write them."""
-    font = _FONTS[rng.integers(len(_FONTS))]
+    font = pick(_FONTS, rng)
     rows = [_write(_make_text(rng), font) for _ in range(rng.choice((1, 1, 1, 2, 3)))]
     longest = max(rows, key=lambda row: row.shape[1]).shape
     # Short texts stand on small boards, and letters may be narrow.
@@ -302,8 +292,7 @@ def _draw_colours(rng: Generator) -> tuple[Floats, Floats]:
 
 
 def _make_text(rng: Generator) -> str:
-    patterns = _TABLES["words" if rng.random() < 0.5 else "patterns"]
-    pattern = patterns[rng.integers(len(patterns))]
+    pattern = pick(_TABLES["words" if rng.random() < 0.5 else "patterns"], rng)
     sounds = _TABLES["sounds"][rng.integers(2)]
     case = (str.upper, str.title, str.lower)[rng.integers(3)]
 
@@ -311,7 +300,7 @@ def _make_text(rng: Generator) -> str:
         if match[0] == "#":
             return str(rng.integers(10))
         letters = (sounds[n % 2] for n in range(rng.integers(0, 2), rng.integers(4, 11)))
-        return case("".join(sound[rng.integers(len(sound))] for sound in letters))
+        return case("".join(pick(sound, rng) for sound in letters))
 
     return re.sub("[#@]", fill, pattern)
 

@@ -1,6 +1,5 @@
 """Cameras of a whole service: RTSP in, webhooks out, and no pass is lost whoever is killed."""
 
-import base64
 import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -9,14 +8,13 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
-from camera_events import store_of
+from camera_events import SIGNING_KEY, store_of
 from support import SAMPLES, wait_until
 
 from plates.benchmarks.cameras import rtsp_server, write_stream
 from plates.serving.running import running_service
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
-SECRET = "whsec_" + base64.b64encode(bytes(32)).decode()
 TEXT, PATIENCE_S = "E333CT61", 60
 
 
@@ -39,7 +37,7 @@ def service(folder: Path, camera: str, receiver: str) -> Iterator[tuple[httpx.Cl
         name = "hook"
         kind = "webhook"
         url = "{receiver}"
-        secret = "{SECRET}"
+        secret = "{SIGNING_KEY}"
         private_addresses = true
         events = ["pass.updated", "pass.ended"]
         [[cameras]]

@@ -3,7 +3,6 @@
 import csv
 import email
 import json
-import shutil
 import socket
 import ssl
 import subprocess
@@ -14,17 +13,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from camera_events import a_pass, search
+from camera_events import SIGNING_KEY, a_pass, search
 from paho.mqtt import subscribe
 from standardwebhooks import Webhook
-from support import wait_until
+from support import make_certificate, wait_until
 
 from plates.benchmarks.cameras import free_port
 from plates.cameras.delivery import deliver, targets_of
 from plates.cameras.settings import CamerasFile
 from plates.cameras.store import Delivery
 
-SIGNING_KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 WEBHOOK = {"name": "hook", "kind": "webhook", "secret": SIGNING_KEY, "private_addresses": True}
 
 
@@ -109,19 +107,16 @@ def test_the_address_that_was_checked_is_connected_to(store, monkeypatch):
     assert set(connected) == {("93.184.216.34", 8000)}
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not here")
 def test_certificates_are_checked_for_the_name(store, receiver, tmp_path, monkeypatch):
-    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=hub.example"
-    options = ["-addext", "subjectAltName=DNS:hub.example", "-keyout", "key", "-out", "cert"]
-    subprocess.run([*command.split(), *options], check=True, capture_output=True, cwd=tmp_path)
+    certificate, key = make_certificate(tmp_path, "DNS:hub.example")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+    context.load_cert_chain(certificate, key)
     receiver.socket = context.wrap_socket(receiver.socket, server_side=True)
     look_up = socket.getaddrinfo
     monkeypatch.setattr(
         socket, "getaddrinfo", lambda _, port, *a, **k: look_up("127.0.0.1", port, *a, **k)
     )
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     store.add(a_pass(), None, ["right", "wrong"])
     right, wrong = (
         WEBHOOK | {"name": name, "url": f"https://{host}:{receiver.server_port}/{name}"}
@@ -293,11 +288,7 @@ def test_home_assistant_finds_the_sensors_and_sees_plates(store, broker, caplog)
 
 
 def test_a_broker_may_want_tls(store, broker, tmp_path, monkeypatch):
-    port, names = free_port(), ["-subj", "/CN=broker", "-addext", "subjectAltName=IP:127.0.0.1"]
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *names]
-    command += ["-keyout", key, "-out", certificate]
-    subprocess.run(command, check=True, capture_output=True)
+    port, (certificate, key) = free_port(), make_certificate(tmp_path, "IP:127.0.0.1")
     with broker.settings.open("a") as file:
         file.write(f"listener {port} 127.0.0.1\ncertfile {certificate}\nkeyfile {key}\n")
     url = f"mqtts://{broker.url.removeprefix('mqtt://').replace(str(broker.port), str(port))}"

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scripted
-from spelled import WHITE, YELLOW, Doubts, log_probs_of
+from spelled import LOST, WHITE, YELLOW, Doubts, log_probs_of
 
 from plate_models.formats import grammar_of
 from plate_models.recognition.calibration import Calibration, logit
@@ -40,10 +40,6 @@ def fuse(plates: Sequence[SeenPlate], reader: Reader, listed: Sequence[str] = ()
 
 def odds(reading: Reading) -> float:
     return logit(reading.score)
-
-
-MANY = {"1": 0.3, "4": 0.25, "2": 0.25, "3": 0.2}  # so many that the beam loses a look-alike
-LOST: Doubts = {0: {"O": 0.05, "0": 0.95}, 1: MANY, 2: MANY}
 
 
 TIMID = replace(READER, calibration=Calibration(((-9.0, -10.0), (9.0, 0.0)), readable_from=0.4))

@@ -1,11 +1,10 @@
 """`cameras.toml`: what it may say, and how everything wrong in it is named."""
 
 import pytest
+from camera_events import SIGNING_KEY
 from support import ROOT
 
 from plates.cameras.settings import CameraSettingsError, load
-
-SIGNING_KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
 @pytest.fixture

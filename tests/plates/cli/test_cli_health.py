@@ -2,9 +2,9 @@
 
 import json
 import ssl
-import subprocess
 
 from small_server import Reply, small_server
+from support import make_certificate
 
 
 def answer(path):
@@ -25,14 +25,12 @@ def test_a_service_is_well_if_it_answers_200_and_its_supervisor_is_ready(run, tm
 
 
 def test_a_certificate_must_be_trusted(run, tmp_path):
-    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost"
-    names = "-addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout key.pem -out cert.pem"
-    subprocess.run(f"{command} {names}".split(), cwd=tmp_path, check=True, capture_output=True)
+    certificate, key = make_certificate(tmp_path, "DNS:localhost,IP:127.0.0.1")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    context.load_cert_chain(certificate, key)
     with small_server(answer, context) as server:
         url = server.url
-        for options in (["--ca-file", tmp_path / "cert.pem"], ["--insecure"]):
+        for options in (["--ca-file", certificate], ["--insecure"]):
             assert run("health", f"{url}/200", *options).returncode == 0
             assert run("health", f"{url}/503", *options).returncode == 1
         done = run("health", f"{url}/200")
