@@ -46,6 +46,14 @@ def test_loss_falls_on_one_batch(config: RecognizerTraining) -> None:
     assert np.mean(losses[-5:]) < 0.7 * losses[0]
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")  # Python 3.12
+def test_loaders_draw_what_the_training_itself_would(config: RecognizerTraining) -> None:
+    training = Training(config)
+    both = [training.batches(lambda rng: int(rng.integers(1000)), 7, count) for count in (0, 2)]
+    first, second = ([next(batches) for _ in range(9)] for batches in both)
+    assert first == second and len(set(first)) > 6
+
+
 def test_corners_move_with_varied_crops() -> None:
     quad = np.array([(30, 15), (130, 20), (125, 50), (35, 45)], np.float32)
     plain = cv2.fillConvexPoly(np.zeros((64, 160, 3), np.uint8), quad.astype(int), (255,) * 3)
