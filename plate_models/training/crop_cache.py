@@ -42,7 +42,7 @@ class CropBatch:
 
 
 _ARRAYS = ("images", "quads", "labels")
-_REFRESH_EVERY = 100  # batches
+_REFRESH_EVERY = 25  # batches, of each process that draws them
 
 
 class CropCache:
