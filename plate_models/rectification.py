@@ -157,5 +157,5 @@ def quads_from_theta(
 
 
 def hulls_of(quads: Floats) -> Floats:
-    """(N, 4) x0, y0, x1, y1: the smallest boxes around (N, 4, 2) quads."""
+    """(N, 4) x0, y0, x1, y1: the smallest boxes around (N, P, 2) corners."""
     return np.concatenate((quads.min(axis=1), quads.max(axis=1)), axis=1)

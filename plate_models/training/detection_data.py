@@ -120,7 +120,7 @@ class WindowSettings:
     # Share of two-line plates among the painted ones, where the old plate was long and where it was
     # short.
     two_lines: tuple[float, float] = (0.15, 0.5)
-    variants: int = 3  # rendered plates per photo, kept in memory once painted
+    variants: int = 3  # rendered plates per photo, kept in memory once painted, by each loader
 
 
 _CAMERA = camera("windows")

@@ -94,16 +94,17 @@ def detection_loss(
     for head, sizes, stride, balance in zip(heads, anchors, strides, _LEVELS, strict=True):
         raw = head.float()
         plate, cells, wanted = assign(targets.boxes, sizes, stride, raw.shape[2:4])
-        overlap = torch.zeros_like(raw[..., 4])
+        overlap = raw.new_zeros(raw.shape[:4])
         if len(plate):
             picked = raw[cells]  # (P, 5 + classes)
             level_box, iou = _box_loss(picked[:, :4], sizes[cells[1]], wanted)
             level_class = _class_loss(picked[:, 5:], targets.lines[plate])
             box, classes = box + level_box, classes + level_class
-            # Objectness to aim for: each answer's IoU; where two meet, the better one's, as
-            # later writes win.
-            order = iou.argsort()
-            overlap[tuple(index[order] for index in cells)] = iou[order]
+            # Objectness to aim for: each answer's IoU; where two meet, the better one's.
+            place = cells[0]
+            for index, count in zip(cells[1:], overlap.shape[1:], strict=True):
+                place = place * count + index
+            overlap.view(-1).scatter_reduce_(0, place, iou, "amax")
         judged = _judged(raw, targets.unclear, stride)
         every = F.binary_cross_entropy_with_logits(raw[..., 4], overlap, reduction="none")
         objectness = objectness + (every * judged).mean() * balance

@@ -291,13 +291,13 @@ class Training(Run):
         reader.to(config.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         optimizer = torch.optim.AdamW(reader.parameters(), weight_decay=1e-2)
         super().__init__(reader, optimizer, config.folder, config.minutes, config.peak_rate)
-        self.rng = np.random.default_rng([config.seed, self.samples])
 
     def step(self, batch: CropBatch) -> dict[str, float]:
         """Learn from one batch; returns its loss and its corner distance."""
         config, device = self.config, self.config.device
         self.net.train()
-        crops = to_input(batch.images, device, self.rng)
+        rng = np.random.default_rng((config.seed, self.steps, 1))  # another than the batch's
+        crops = to_input(batch.images, device, rng)
         crops = crops.contiguous(memory_format=torch.channels_last)
         with autocast(device):
             if self.progress < config.rectifier_first:

@@ -91,11 +91,12 @@ class Run:
     def batches(
         self, draw: Callable[[np.random.Generator], Batch], seed: int, loaders: int
     ) -> Iterator[Batch]:
-        """Draw each further step's batch: a resumed run sees what it would have seen.
+        """Draw each further step's batch, with the generator that it would have in one run.
 
-        They are drawn by so many other processes, that a GPU need not wait; by this one if 0.
+        So many other processes draw them ahead, or, if 0, this one when it needs them.
         """
-        cv2.setNumThreads(1)  # a forked process waits for ever for the threads of its parent
+        if loaders:
+            cv2.setNumThreads(1)  # a forked process waits for ever for the threads of its parent
         return iter(DataLoader(_Batches(draw, seed, self.steps), None, num_workers=loaders))
 
     @property
