@@ -42,7 +42,6 @@ class CropBatch:
 
 
 _ARRAYS = ("images", "quads", "labels")
-_REFRESH_EVERY = 25  # batches, of each process that draws them
 
 
 class CropCache:
@@ -54,7 +53,6 @@ class CropCache:
     def __init__(self, folder: Path, seed: int, block: int = 500) -> None:
         self.folder, self.seed, self.block = folder, seed, block
         self._blocks: dict[str, CropBatch] = {}
-        self._drawn = 0
         folder.mkdir(parents=True, exist_ok=True)
         names = ("crop_hw", "crop_margin_hw", "two_line_margin_hw")
         contract = {name: getattr(RECTIFIER, name) for name in names}
@@ -89,19 +87,13 @@ class CropCache:
             finally:
                 pool.shutdown(cancel_futures=True)
 
-    def _refresh(self) -> None:
-        """Open blocks rendered since the last call."""
+    def draw(self, rng: np.random.Generator, count: int) -> CropBatch:
+        """Take random crops of all blocks that are rendered by now."""
         for path in self.folder.glob("??????"):
             if path.name not in self._blocks:
                 # Mapped, not read: the set is larger than many machines' memory.
                 arrays = (np.load(path / f"{name}.npy", mmap_mode="r") for name in _ARRAYS)
                 self._blocks[path.name] = CropBatch(*arrays)
-
-    def draw(self, rng: np.random.Generator, count: int) -> CropBatch:
-        """Take random crops of all blocks; what is rendered meanwhile is soon among them."""
-        if self._drawn % _REFRESH_EVERY == 0:
-            self._refresh()
-        self._drawn += 1
         blocks = [self._blocks[name] for name in sorted(self._blocks)]
         chosen = rng.integers(0, (len(blocks), self.block), (count, 2)).tolist()
         return CropBatch.of([blocks[block].part([row]) for block, row in chosen])

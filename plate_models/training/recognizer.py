@@ -98,7 +98,7 @@ class Reader(nn.Module):
         """
         theta = self.stn.locate(crops).float()
         # Detached: the rectifier learns from corners alone. The text's gradient through the
-        # sampler is so noisy that it undoes what the corners teach (EXPERIMENTS.md).
+        # sampler is so noisy that it undoes what the corners teach (docs/experiments.md).
         noisy = theta.detach() + theta_noise * torch.randn_like(theta)
         one, two, spans = lines == 1, lines == 2, RECTIFIER.row_spans
         thetas = to_device(theta_of_rows(to_host(noisy[two]), spans), crops.device)
@@ -298,7 +298,6 @@ class Training(Run):
         self.net.train()
         rng = np.random.default_rng((config.seed, self.steps, 1))  # another than the batch's
         crops = to_input(batch.images, device, rng)
-        crops = crops.contiguous(memory_format=torch.channels_last)
         with autocast(device):
             if self.progress < config.rectifier_first:
                 corner = loss = corner_loss(self.net.stn.locate(crops).float(), batch)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
 
 from plate_models import weights
@@ -37,17 +37,14 @@ def autocast(device: str) -> torch.autocast:
     return torch.autocast("cpu", torch.bfloat16, enabled=computes_in_bf16())
 
 
-class _Batches(IterableDataset[Batch]):
-    """Batches without end; each step's is drawn with a generator of its own."""
+class _Batches(Dataset[Batch]):
+    """A batch for each step, drawn with a generator of its own."""
 
-    def __init__(self, draw: Callable[[np.random.Generator], Batch], seed: int, step: int) -> None:
-        self.draw, self.seed, self.step = draw, seed, step
+    def __init__(self, draw: Callable[[np.random.Generator], Batch], seed: int) -> None:
+        self.draw, self.seed = draw, seed
 
-    def __iter__(self) -> Iterator[Batch]:
-        loader = get_worker_info()
-        first, every = (loader.id, loader.num_workers) if loader else (0, 1)
-        for step in itertools.count(self.step + first, every):
-            yield self.draw(np.random.default_rng((self.seed, step)))
+    def __getitem__(self, step: int) -> Batch:
+        return self.draw(np.random.default_rng((self.seed, step)))
 
 
 class Run:
@@ -97,7 +94,8 @@ class Run:
         """
         if loaders:
             cv2.setNumThreads(1)  # a forked process waits for ever for the threads of its parent
-        return iter(DataLoader(_Batches(draw, seed, self.steps), None, num_workers=loaders))
+        steps = itertools.count(self.steps)
+        return iter(DataLoader(_Batches(draw, seed), None, sampler=steps, num_workers=loaders))
 
     @property
     def elapsed_s(self) -> float:

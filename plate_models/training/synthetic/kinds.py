@@ -347,7 +347,7 @@ def _draw_text(kind: PlateKind, rng: Generator, repeats: bool) -> str:
     rare = kind.table.rare_letters
     if rare and rng.random() < _RARE_LETTER_SHARE:
         places = [index for index, char in enumerate(chars) if char in kind.table.letters]
-        chars[places[rng.integers(len(places))]] = rare[rng.integers(len(rare))]
+        chars[pick(places, rng)] = pick(rare, rng)
     if region_at >= 0:
         chars.insert(region_at, _sample_region(kind, rng, repeats))
     return "".join(chars)

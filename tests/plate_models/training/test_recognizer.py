@@ -1,6 +1,7 @@
 """Recognizer training: the loss falls, weights are released; test_detector.py resumes a run."""
 
 import json
+import shutil
 import zlib
 from collections import Counter
 from dataclasses import replace
@@ -112,6 +113,11 @@ def test_train_renders_learns_draws_and_releases(
     shown = capsys.readouterr().err
     assert "60/60" in shown and " min, " in shown and "loss=" in shown
     assert (config.folder / "curves.png").stat().st_size > 1000
+    cache = CropCache(config.cache, config.seed, block=30)
+    shutil.move(config.cache / "000001", config.folder)
+    assert len(np.unique(cache.draw(np.random.default_rng(0), 500).images, axis=0)) == 30
+    shutil.move(config.folder / "000001", config.cache)  # as if it were rendered just now
+    assert len(np.unique(cache.draw(np.random.default_rng(0), 500).images, axis=0)) == 60
     again = render_batch(np.random.default_rng(config.seed + 1), 30)
     np.testing.assert_array_equal(np.load(config.cache / "000001" / "images.npy"), again.images)
     with pytest.raises(ValueError, match="other settings"):
