@@ -38,12 +38,16 @@ from plate_models.spec import DEFAULTS, Specs
 Recognize = Callable[[Any], Any]
 
 # Low characters, between words: shares of the height (from, to), of plates less wide than so high.
-_LOW_SPAN, _LOW_ASPECT = (0.2, 0.8), 2.8
+# Fewer characters than this are one of two rows.
+_LOW_SPAN, _LOW_ASPECT, _LOW_LENGTH = (0.2, 0.8), 3.7, 5
 _PART = 0.8  # of a box, inside another one: then it is a part of that
 # A box of this detection score is a plate, whatever stands on it; others need a text so likely.
 _SURE_BOX, _LEAST_SCORE = 0.55, 0.05
-# Below this one only a text of home says that it is one: others are mostly signs and lorries.
+# Below this one only a text of home says that it is one, or a sure one of a known format: others
+# are mostly signs and lorries.
 _DOUBTFUL_BOX = 0.5
+# Of a frame, what the detector finds with less is passed over: a plate has other frames.
+_FRAME_BOX = 0.25
 # A plate whose score lies between is read from shifted crops, too: below, nothing is won.
 _HOPELESS, _SURE = 0.1, 0.9
 _SHIFTS = ((0.03, 0.0), (-0.03, 0.0), (0.0, 0.06), (0.0, -0.06))  # of a box's width and height
@@ -60,7 +64,7 @@ class PipelineConfig:
         still: A photo is all there is: plates in doubt are read from further crops, doubtful
             boxes with too little text for a plate are left out, and texts that are not of home
             are not readable in them. Frames of a camera, which are joined later, want each plate
-            as one crop shows it, and all of them.
+            as one crop shows it, whatever stands on it.
         square_pixels: The photo isn't stretched, so that a plate's proportions tell of its format.
     """
 
@@ -148,6 +152,9 @@ def read_plates(
     """
     check_image(image)
     boxes, scores, lines = find_boxes(image, detect, config.specs.detector)
+    if not config.still:
+        enough = scores >= _FRAME_BOX
+        boxes, scores, lines = boxes[enough], scores[enough], lines[enough]
     if not len(boxes):
         return []
     # Each plate is read as what the detector took it for, and a second time with the other number
@@ -161,20 +168,23 @@ def read_plates(
     read = partial(read_regions, image, rectify=rectify, recognize=recognize, config=config)
     predictions = read(boxes, lines)
     readings = choose_readings(predictions, config)
-    # A short plate of which none is sure is read once more, without words around low characters.
-    aspects, first = aspects_of(predictions.quads), len(rows)
-    low = [row for row in _unsure(rows.tolist(), readings) if aspects[row] < _LOW_ASPECT]
-    if low := [row for row in low if predictions.lines[row] == 1]:
+    if config.still:
+        _look_again(read, predictions, readings, rows.tolist(), config)
+    # A short plate that can't be read yet is read once more, without words around low characters.
+    done = {plate for plate, each in zip(rows.tolist(), readings, strict=True) if each.readable}
+    maybe_low = (lines == 1) & (np.array(aspects_of(predictions.quads)) < _LOW_ASPECT)
+    if len(low := np.flatnonzero(maybe_low & ~np.isin(rows, list(done)))):
         found = read(boxes[low], lines[low], span=_LOW_SPAN)
-        readings += choose_readings(found, config)
+        for each in choose_readings(found, config):
+            is_row = len(each.best) < _LOW_LENGTH
+            readings.append(replace(each, text="", readable=False) if is_row else each)
         predictions = predictions.followed_by(found)
         rows, boxes, scores = (np.concatenate((a, a[low])) for a in (rows, boxes, scores))
     if config.still:
-        again = [row for row in _unsure(rows.tolist(), readings) if row < first]
-        _look_again(read, predictions, readings, again, config)
         home = config.grammar.name
         for row, (score, reading) in enumerate(zip(scores.tolist(), readings, strict=True)):
-            if score < _DOUBTFUL_BOX and country_of(reading.format) != home:
+            sure = reading.format != UNKNOWN and reading.score > _SURE
+            if score < _DOUBTFUL_BOX and not sure and country_of(reading.format) != home:
                 readings[row] = replace(reading, text="", readable=False)
     hulls = hulls_of(predictions.quads).clip(0, tuple(image.shape[1::-1]) * 2)
     best: dict[int, Plate] = {}
@@ -202,17 +212,24 @@ def _is_plate(plate: Plate) -> bool:
     return plate.detection_score >= _SURE_BOX or text
 
 
-def _unsure(plates: list[int], readings: list[Reading]) -> list[int]:
-    """Rows of plates of which no reading is sure."""
-    sure = {plate for plate, each in zip(plates, readings, strict=True) if each.score > _SURE}
-    return [row for row, plate in enumerate(plates) if plate not in sure]
-
-
 def _look_again(
-    read: Read, seen: Predictions, readings: list[Reading], rows: list[int], config: PipelineConfig
+    read: Read,
+    seen: Predictions,
+    readings: list[Reading],
+    plates: list[int],
+    config: PipelineConfig,
 ) -> None:
-    """Replace readings of some rows by those of what was seen and of shifted crops together."""
-    rows = [r for r in rows if readings[r].score > _HOPELESS and len(readings[r].best) in LENGTHS]
+    """Where no reading of a plate is sure, read it from shifted crops, too, and from all together.
+
+    The readings, of which several may be of one plate, are replaced.
+    """
+    by_plate = list(zip(plates, readings, strict=True))
+    sure = {plate for plate, reading in by_plate if reading.score > _SURE}
+    rows = [
+        row
+        for row, (plate, reading) in enumerate(by_plate)
+        if plate not in sure and reading.score > _HOPELESS and len(reading.best) in LENGTHS
+    ]
     if not rows:
         return
     hulls, lines = hulls_of(seen.quads[rows]), [seen.lines[row] for row in rows]

@@ -17,6 +17,10 @@ DEFAULT_GRAMMAR = grammar_of(*RECOGNIZER.countries)
 # No prior lifts what is less likely than this, so the grammar isn't asked about it.
 _NEGLIGIBLE = 1e-3
 LENGTHS = range(3, 11)  # of plates' texts
+# Letters that are one shape with a digit. Which it is, the recognizer knows from typefaces that it
+# learnt: either is believed so far beside the other, so that a format decides where there is one.
+_DIGITS = {"O": "0", "I": "1", "B": "8"}
+ALIKE, _LEAST_SPELLING = str.maketrans(_DIGITS), 0.01
 
 
 class Evidence(NamedTuple):
@@ -151,7 +155,7 @@ def _posteriors(
     likelihoods |= zip(added, seen.of(added), strict=True)
     weighted = [
         (p * weight, weight, text)
-        for text, p in likelihoods.items()
+        for text, p in _doubted(likelihoods).items()
         for _, weight in [grammar.judge(text, *evidence)]
         if p > 0
     ]
@@ -165,6 +169,19 @@ def _posteriors(
     return [(text, p / total) for p, _, text in weighted]
 
 
+def _doubted(likelihoods: Mapping[str, float]) -> dict[str, float]:
+    """How likely texts are, if either spelling of a shape is believed at each place."""
+    ranked = sorted(likelihoods, key=lambda text: likelihoods[text])
+    likeliest = {text.translate(ALIKE): text for text in ranked}  # the last one of each shape
+
+    def least(text: str) -> float:
+        best = likeliest[text.translate(ALIKE)]
+        others = sum(a != b for a, b in zip(text, best, strict=True))
+        return likelihoods[best] * _LEAST_SPELLING**others
+
+    return {text: max(p, least(text)) for text, p in likelihoods.items()}
+
+
 def _characters(
     seen: Likelihoods, text: str, evidence: Evidence, grammar: Grammar, alphabet: str
 ) -> tuple[tuple[str, float], ...]:
@@ -174,6 +191,11 @@ def _characters(
     there and none: an O that looks much like a 0 is sure where only letters stand.
     """
     alternatives = seen.alternatives(text)
+    for letter, digit in _DIGITS.items():
+        if letter in alphabet and digit in alphabet:
+            pair = [alphabet.index(letter), alphabet.index(digit)]
+            least = _LEAST_SPELLING * alternatives[:, pair].max(axis=1, keepdims=True)
+            alternatives[:, pair] = np.maximum(alternatives[:, pair], least)
     own = ctc.encode(text, alphabet)
     weight = grammar.judge(text, *evidence)[1]
     weights = np.full(alternatives.shape, weight)

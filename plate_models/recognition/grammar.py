@@ -62,37 +62,23 @@ class Region:
 
 @dataclass(frozen=True, eq=False)
 class PlateFormat:
-    """One kind of plate.
+    """One kind of plate."""
 
-    Attributes:
-        name: As it stands in the answer, such as "ru.car".
-        lines: 1 or 2.
-        ground: Colour behind the characters, one of `GROUNDS`.
-        weight: How common it is beside the commonest format, roughly, in (0, 1].
-        patterns: Over the Latin text; a group ``region`` where there is a region code.
-        places: For each pattern and length of region code, the usual characters of
-            each place.
-        rare_letters: Letters that the patterns accept and that make a text less plausible.
-        common_letters: Those of I, O and Q that are issued as often as any other letter.
-        regions: Region code to English name; a code that is not among them is less
-            plausible. Where codes are not known there are none, or the whole country as "".
-        native: Latin letters to those on the plate.
-        aspects: Width by height of its plates; none where it doesn't tell.
-        top_band: Whether a coloured band runs along their top.
-    """
-
-    name: str
-    lines: int
-    ground: str
-    weight: float
-    patterns: tuple[re.Pattern[str], ...]
+    name: str  # as it stands in the answer, such as "ru.car"
+    lines: int  # 1 or 2
+    ground: str  # the colour behind the characters, one of `GROUNDS`
+    weight: float  # how common it is beside the commonest format, roughly, in (0, 1]
+    patterns: tuple[re.Pattern[str], ...]  # over the Latin text; a region code is group ``region``
+    # For each pattern and length of region code, the usual characters of each place.
     places: tuple[tuple[str, ...], ...]
-    rare_letters: str
-    common_letters: str
+    rare_letters: str  # that the patterns accept, and that make a text less plausible
+    common_letters: str  # those of I, O and Q that are issued as often as any other letter
+    # Region code to English name; a code that is not among them is less plausible. Where codes
+    # are not known there are none, or the whole country as "".
     regions: Mapping[str, str]
-    native: Mapping[str, str]
-    aspects: tuple[float, ...]
-    top_band: bool
+    native: Mapping[str, str]  # Latin letters to those on the plate
+    aspects: tuple[float, ...]  # width by height of its plates; none where it doesn't tell
+    top_band: bool  # whether a coloured band runs along their top
 
 
 @dataclass(frozen=True)
@@ -112,27 +98,16 @@ class Match:
 
 @dataclass(frozen=True, eq=False)
 class Grammar:
-    """The formats of a country; made by ``countries.load_country``.
+    """The formats of a country; made by ``countries.load_country``."""
 
-    Attributes:
-        name: The country, such as "ru".
-        alphabet: All characters of its texts.
-        letters: Letters of the usual formats.
-        formats: In the order of the definition.
-        regions: Region code to English name.
-        look_alikes: Groups of characters that are taken for one another.
-        abroad: Further countries, joined by `beside`,
-        home: and this country without them.
-    """
-
-    name: str
-    alphabet: str
-    letters: str
-    formats: tuple[PlateFormat, ...]
-    regions: Mapping[str, str]
-    look_alikes: tuple[str, ...]
-    abroad: "Grammar | None" = None
-    home: "Grammar | None" = None
+    name: str  # the country's, such as "ru"
+    alphabet: str  # all characters of its texts
+    letters: str  # of the usual formats
+    formats: tuple[PlateFormat, ...]  # in the order of the definition
+    regions: Mapping[str, str]  # region code to English name
+    look_alikes: tuple[str, ...]  # groups of characters that are taken for one another
+    abroad: "Grammar | None" = None  # further countries, joined by `beside`,
+    home: "Grammar | None" = None  # and this country without them
 
     def beside(self, others: Sequence["Grammar"], share: float) -> "Grammar":
         """This country at home, and others with a share of its plates.

@@ -29,9 +29,7 @@ _ENOUGH_PX = 120.0
 _ALWAYS_SHARED, _SCALE, _WAY = 0.5, 0.2, 1.0
 # A text less likely than this in a frame isn't respelled.
 _RESPELLED_FROM = 1e-3
-# Letters that are one shape with a digit.
-_ALIKE = str.maketrans("OIB", "018")
-# The least likely spelling of a shape, beside all: of a typeface never seen nobody is surer.
+# The least likely spelling of a shape, beside all: frames that agree are no surer of a typeface.
 _LEAST_SPELLING = 0.05
 # Frames that are kept of a pass, and texts that are remembered with each.
 _MOST_FRAMES, _MOST_TEXTS = 12, 500
@@ -194,7 +192,8 @@ def _join(each: ctc.Array, texts: Sequence[str], weights: ctc.Array) -> ctc.Arra
     one, and leave some doubt. Else they would outvote the grammar, which knows.
     """
     numbers: dict[str, int] = {}
-    shapes = np.array([numbers.setdefault(t.translate(_ALIKE), len(numbers)) for t in texts])
+    same = (text.translate(decoding.ALIKE) for text in texts)
+    shapes = np.array([numbers.setdefault(shape, len(numbers)) for shape in same])
     alike = (shapes[:, None] == shapes).astype(np.float64)
     shape, spelling = np.log(each @ alike + _FLOOR), np.log(each + _FLOOR)
     spelled = weights / max(weights.sum(), 1.0) @ (spelling - shape)

@@ -19,8 +19,6 @@ from plates.cameras.lists import PlateList
 from plates.cameras.settings import Polygon
 from plates.cameras.tracking import Track, assign
 
-# What the detector finds with less is passed over: a plate has other frames.
-_LEAST_FOUND = 0.25
 # What can't be read is reported if it is that wide, was seen that often and went somewhere: signs
 # and stickers would be reported for ever. In fewer frames it must be a plate beyond doubt: by the
 # detector's score, and by what can't be read, which has so many characters.
@@ -148,8 +146,7 @@ class Passes:
         self._take_time(frame)
         self._stream = stream
         sighted: dict[_Run, _View] = {}
-        found = [plate for plate in plates if plate.detection_score >= _LEAST_FOUND]
-        whole = [plate if _is_whole(plate, frame) else _unread(plate) for plate in found]
+        whole = [plate if _is_whole(plate, frame) else _unread(plate) for plate in plates]
         # A pass keeps the width of its first picture, not the pixels.
         begin = replace(frame, image=frame.image[:1].copy())
         # Weights of another alphabet know nothing of earlier frames: those passes end.

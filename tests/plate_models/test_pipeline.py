@@ -14,6 +14,7 @@ Array = np.ndarray
 BLANK = len(RECOGNIZER.alphabet)
 
 HOME = "B840CK197"
+BOLD = PipelineConfig(calibration=replace(UNCALIBRATED, elsewhere_readable_from=0.5))
 # The plate fills that share of its crop.
 SHARE = 0.8
 STRAIGHT = np.array([[SHARE, 0, 0], [0, SHARE, 0]], np.float32)
@@ -28,8 +29,9 @@ def logits_of(text: str) -> Array:
     return logits
 
 
-def recognizer_of(text: str):  # type: ignore[no-untyped-def]
-    return lambda plates: np.stack([logits_of(text)] * len(plates))
+def recognizer_of(text: str | Array):  # type: ignore[no-untyped-def]
+    logits = logits_of(text) if isinstance(text, str) else text
+    return lambda plates: np.stack([logits] * len(plates))
 
 
 def detector_of(*rows: list[float]):  # type: ignore[no-untyped-def]
@@ -53,10 +55,6 @@ def rectify(crops: Array) -> tuple[Array, Array]:
 def recognize(plates: Array) -> Array:
     assert len(plates) <= RECOGNIZER.max_batch_size
     return recognizer_of(HOME)(plates)
-
-
-def see_nothing(plates: Array) -> Array:
-    return np.zeros((len(plates), RECOGNIZER.classes, RECOGNIZER.steps), np.float32)
 
 
 PHOTO = np.zeros((448, 768, 3), np.uint8)
@@ -92,7 +90,7 @@ def test_a_grey_photo_is_no_evidence_against_colour():
 def test_boxes_are_those_around_quads_inside_the_photo_where_something_is_read():
     (plate,) = read_plates(PHOTO, detector_of([0.0, 0.0, 100, 30, 0.9, 0]), rectify, recognize)
     assert plate.quad[0][0] < 0 and plate.box[:2] == (0, 0)
-    (plate,) = read_plates(PHOTO, detector_of(ROW), rectify, see_nothing)
+    (plate,) = read_plates(PHOTO, detector_of(ROW), rectify, recognizer_of(""))
     assert plate.box == pytest.approx((100, 50, 200, 80)) and not plate.reading.readable
     assert read_plates(PHOTO, detector_of(), rectify, recognize) == []
 
@@ -102,7 +100,7 @@ def test_what_lies_inside_a_readable_plate_is_no_plate_of_its_own():
     both = detector_of(ROW, [150.0, 55.0, 195.0, 75.0, 0.95, 0.0])
     (plate,) = read_plates(PHOTO, both, rectify, recognize)
     assert plate.detection_score == pytest.approx(0.9)
-    assert len(read_plates(PHOTO, both, rectify, see_nothing)) == 2
+    assert len(read_plates(PHOTO, both, rectify, recognizer_of(""))) == 2
 
 
 def test_lines_are_what_is_read_and_may_be_mixed_in_one_photo():
@@ -140,19 +138,21 @@ def test_a_plate_of_two_lines_is_read_row_by_row(detected_as_two):
     assert plate.crop[:20].max() < 60 and plate.crop[-20:].min() > 200
 
 
-@pytest.mark.parametrize(("half_height", "text"), [(40, HOME), (12, "")])
-def test_low_characters_are_read_without_the_words_around_them(half_height, text):
-    """As North America has them; a long plate has no room for words."""
-
+@pytest.mark.parametrize(
+    ("half_height", "low", "text"),
+    [(40, HOME, HOME), (8, HOME, ""), (40, "DKL", "")],
+    ids=["North America's", "too long for words", "a row of two"],
+)
+def test_low_characters_are_read_without_the_words_around_them(half_height, low, text):
     def recognize_white(plates: Array) -> Array:
         white = plates.min(axis=(1, 2, 3)) > 0.9
-        return np.stack([logits_of(HOME if one else "") for one in white])
+        return np.stack([logits_of(low if one else "") for one in white])
 
     plate_half = half_height * (1 + RECTIFIER.crop_margin_hw[0]) * SHARE
     photo, words = PHOTO.copy(), round(0.68 * plate_half)
     photo[224 - words : 224 + words] = 255
     box = [100.0, 224.0 - half_height, 200.0, 224.0 + half_height, 0.9, 0.0]
-    (plate,) = read_plates(photo, detector_of(box), rectify, recognize_white)
+    (plate,) = read_plates(photo, detector_of(box), rectify, recognize_white, BOLD)
     assert (plate.reading.text, plate.lines) == (text, 1)
     assert plate.quad[0][1] == pytest.approx(224 - plate_half, abs=1.5)
 
@@ -203,7 +203,7 @@ def test_a_plate_in_doubt_is_read_from_shifted_crops_too(first, still, text, bat
 
     photo = np.random.default_rng(1).integers(0, 255, PHOTO.shape).astype(np.uint8)
     config = PipelineConfig(still=still)
-    nets = detector_of(ROW), rectify, recognize_again
+    nets = detector_of([100.0, 50.0, 220.0, 74.0, 0.9, 0.0]), rectify, recognize_again
     (plate,) = read_plates(photo, *nets, config)
     assert plate.reading.text == text
     assert [len(plates) for plates in seen] == batches
@@ -216,6 +216,8 @@ def test_a_plate_in_doubt_is_read_from_shifted_crops_too(first, still, text, bat
         (0.54, "7", 1, True, False),
         (0.54, "", 1, True, False),
         (0.54, "7", 1, False, True),
+        (0.24, HOME, 1, False, False),
+        (0.24, HOME, 1, True, True),
         (0.56, "7", 1, True, True),
         (0.3, "777", 1, True, True),
         (0.54, "777", 0.2, True, False),
@@ -226,13 +228,18 @@ def test_a_doubtful_box_with_too_little_text_is_no_plate(score, text, contrast, 
     assert len(read_plates(PHOTO, *nets, PipelineConfig(still=still))) == kept
 
 
-def test_in_a_doubtful_box_only_texts_of_home_are_readable():
-    abroad = "AB123CD"
-    config = PipelineConfig(calibration=replace(UNCALIBRATED, elsewhere_readable_from=0.5))
-    for score, text, readable in ((0.49, abroad, False), (0.51, abroad, True), (0.3, HOME, True)):
-        nets = detector_of([*ROW[:4], score, 0.0]), rectify, recognizer_of(text)
-        (plate,) = read_plates(PHOTO, *nets, config)
-        assert (plate.reading.readable, plate.reading.best) == (readable, text)
+def test_in_a_doubtful_box_only_texts_of_home_and_sure_ones_of_known_formats_are_readable():
+    known = "AB123CD"
+    unsure = doubt(known, "AB128CD", 0.8)
+    for score, seen, readable in (
+        *((0.49, "AB123C", False), (0.51, "AB123C", True)),
+        *((0.49, known, True), (0.49, unsure, False), (0.51, unsure, True)),
+        (0.3, HOME, True),
+    ):
+        nets = detector_of([*ROW[:4], score, 0.0]), rectify, recognizer_of(seen)
+        (plate,) = read_plates(PHOTO, *nets, BOLD)
+        assert plate.reading.readable == readable
+        assert plate.reading.best == (known if seen is unsure else seen)
 
 
 def test_more_plates_than_one_batch_holds():

@@ -157,10 +157,6 @@ def one_that_turns_out_of_sight(second, _end=5):
     return [seen(CAR, (1200, 650), 60, 0.3 if second < 3.5 else 0.999)] if second > 3 else []
 
 
-def found_with(score):
-    return lambda _second, _end=4: [replace(seen(CAR, (400, 300)), detection_score=score)]
-
-
 def glimpse_of(text):
     return lambda s, _end=5: [seen(text, (600, 300), 100, 0.3)] if s == 1 else []
 
@@ -177,8 +173,6 @@ def glimpse_of(text):
         (a_part_at_the_pictures_edge, [CAR]),
         (one_that_is_found_twice_in_a_frame, [CAR]),
         (a_sign_of_another_size_where_a_car_has_left, [CAR, CAR]),
-        # What the detector hardly finds makes no pass.
-        *((found_with(0.2), []), (found_with(0.3), [CAR])),
         # A glimpse that can't be read is reported if it is lettered like a plate.
         *((glimpse_of("A11B22"), [""]), (glimpse_of("B22"), [])),
     ],
