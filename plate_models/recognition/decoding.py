@@ -117,7 +117,10 @@ def choose(
 ) -> Reading:
     """Choose as `choose_reading` does, from what is seen in one photo or in several."""
     for known in filter(None, (grammar.home, grammar)):
-        ranked = _posteriors(seen, evidence, known, spec.alphabet)
+        # The typeface at home was learnt as it is.
+        learnt = known.abroad is None and known.name == spec.countries[0]
+        doubt = 0.0 if learnt else _LEAST_SPELLING
+        ranked = _posteriors(seen, evidence, known, spec.alphabet, doubt)
         if not ranked:
             return Reading("", 0.0, False, UNKNOWN, (), ())
         candidates = _scored(_with_raw(ranked, seen.raw, spec.candidates), calibration)
@@ -128,7 +131,7 @@ def choose(
         readable = score >= least and len(best) in LENGTHS
         if readable and at_home:
             break
-    characters = _characters(seen, best, evidence, known, spec.alphabet)
+    characters = _characters(seen, best, evidence, known, spec.alphabet, doubt)
     return Reading(best if readable else "", score, readable, format_name, characters, candidates)
 
 
@@ -143,7 +146,7 @@ def _scored(
 
 
 def _posteriors(
-    seen: Likelihoods, evidence: Evidence, grammar: Grammar, alphabet: str
+    seen: Likelihoods, evidence: Evidence, grammar: Grammar, alphabet: str, doubt: float
 ) -> list[tuple[str, float]]:
     """The candidates' probabilities of being right, grammar included, best first."""
     likelihoods = dict(seen.beam)
@@ -155,7 +158,7 @@ def _posteriors(
     likelihoods |= zip(added, seen.of(added), strict=True)
     weighted = [
         (p * weight, weight, text)
-        for text, p in _doubted(likelihoods).items()
+        for text, p in _doubted(likelihoods, doubt).items()
         for _, weight in [grammar.judge(text, *evidence)]
         if p > 0
     ]
@@ -169,21 +172,21 @@ def _posteriors(
     return [(text, p / total) for p, _, text in weighted]
 
 
-def _doubted(likelihoods: Mapping[str, float]) -> dict[str, float]:
-    """How likely texts are, if either spelling of a shape is believed at each place."""
+def _doubted(likelihoods: Mapping[str, float], doubt: float) -> dict[str, float]:
+    """How likely texts are, if each spelling of a shape is believed so far beside the likeliest."""
     ranked = sorted(likelihoods, key=lambda text: likelihoods[text])
     likeliest = {text.translate(ALIKE): text for text in ranked}  # the last one of each shape
 
     def least(text: str) -> float:
         best = likeliest[text.translate(ALIKE)]
         others = sum(a != b for a, b in zip(text, best, strict=True))
-        return likelihoods[best] * _LEAST_SPELLING**others
+        return likelihoods[best] * doubt**others
 
     return {text: max(p, least(text)) for text, p in likelihoods.items()}
 
 
 def _characters(
-    seen: Likelihoods, text: str, evidence: Evidence, grammar: Grammar, alphabet: str
+    seen: Likelihoods, text: str, evidence: Evidence, grammar: Grammar, alphabet: str, doubt: float
 ) -> tuple[tuple[str, float], ...]:
     """Each character's posterior at its place, given the rest of the text.
 
@@ -194,7 +197,7 @@ def _characters(
     for letter, digit in _DIGITS.items():
         if letter in alphabet and digit in alphabet:
             pair = [alphabet.index(letter), alphabet.index(digit)]
-            least = _LEAST_SPELLING * alternatives[:, pair].max(axis=1, keepdims=True)
+            least = doubt * alternatives[:, pair].max(axis=1, keepdims=True)
             alternatives[:, pair] = np.maximum(alternatives[:, pair], least)
     own = ctc.encode(text, alphabet)
     weight = grammar.judge(text, *evidence)[1]
