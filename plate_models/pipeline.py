@@ -171,17 +171,18 @@ def read_plates(
     if config.still:
         _look_again(read, predictions, readings, rows.tolist(), config)
     # A short plate that can't be read yet is read once more, without words around low characters.
+    # Home's are no such: as they are, they were learnt as well as can be.
+    home = config.grammar.name
     done = {plate for plate, each in zip(rows.tolist(), readings, strict=True) if each.readable}
     maybe_low = (lines == 1) & (np.array(aspects_of(predictions.quads)) < _LOW_ASPECT)
     if len(low := np.flatnonzero(maybe_low & ~np.isin(rows, list(done)))):
         found = read(boxes[low], lines[low], span=_LOW_SPAN)
         for each in choose_readings(found, config):
-            is_row = len(each.best) < _LOW_LENGTH
-            readings.append(replace(each, text="", readable=False) if is_row else each)
+            wrong = len(each.best) < _LOW_LENGTH or country_of(each.format) == home
+            readings.append(replace(each, text="", readable=False) if wrong else each)
         predictions = predictions.followed_by(found)
         rows, boxes, scores = (np.concatenate((a, a[low])) for a in (rows, boxes, scores))
     if config.still:
-        home = config.grammar.name
         for row, (score, reading) in enumerate(zip(scores.tolist(), readings, strict=True)):
             sure = reading.format != UNKNOWN and reading.score > _SURE
             if score < _DOUBTFUL_BOX and not sure and country_of(reading.format) != home:
@@ -189,7 +190,7 @@ def read_plates(
     hulls = hulls_of(predictions.quads).clip(0, tuple(image.shape[1::-1]) * 2)
     best: dict[int, Plate] = {}
     for row, (plate, reading) in enumerate(zip(rows.tolist(), readings, strict=True)):
-        if plate in best and not _is_better(reading, best[plate].reading, config.grammar.name):
+        if plate in best and not _is_better(reading, best[plate].reading, home):
             continue
         # The quad of a plate that was read is exact; where nothing was, it may be anything.
         x0, y0, x1, y1 = (hulls if reading.readable else boxes)[row].tolist()

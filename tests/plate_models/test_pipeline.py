@@ -140,8 +140,8 @@ def test_a_plate_of_two_lines_is_read_row_by_row(detected_as_two):
 
 @pytest.mark.parametrize(
     ("half_height", "low", "text"),
-    [(40, HOME, HOME), (8, HOME, ""), (40, "DKL", "")],
-    ids=["North America's", "too long for words", "a row of two"],
+    [(40, "AB123CD", "AB123CD"), (8, "AB123CD", ""), (40, "DKL", ""), (40, HOME, "")],
+    ids=["North America's", "too long for words", "a row of two", "home's"],
 )
 def test_low_characters_are_read_without_the_words_around_them(half_height, low, text):
     def recognize_white(plates: Array) -> Array:
