@@ -171,17 +171,18 @@ def read_plates(
     if config.still:
         _look_again(read, predictions, readings, rows.tolist(), config)
     # A short plate that can't be read yet is read once more, without words around low characters.
-    # Home's are no such: as they are, they were learnt as well as can be.
-    home = config.grammar.name
-    done = {plate for plate, each in zip(rows.tolist(), readings, strict=True) if each.readable}
+    # None of the weights' first country is such a plate: those were learnt as they are.
+    read_already = rows[np.array([each.readable for each in readings])]
     maybe_low = (lines == 1) & (np.array(aspects_of(predictions.quads)) < _LOW_ASPECT)
-    if len(low := np.flatnonzero(maybe_low & ~np.isin(rows, list(done)))):
+    if len(low := np.flatnonzero(maybe_low & ~np.isin(rows, read_already))):
         found = read(boxes[low], lines[low], span=_LOW_SPAN)
+        learnt = config.specs.recognizer.countries[0]
         for each in choose_readings(found, config):
-            wrong = len(each.best) < _LOW_LENGTH or country_of(each.format) == home
+            wrong = len(each.best) < _LOW_LENGTH or country_of(each.format) == learnt
             readings.append(replace(each, text="", readable=False) if wrong else each)
         predictions = predictions.followed_by(found)
         rows, boxes, scores = (np.concatenate((a, a[low])) for a in (rows, boxes, scores))
+    home = config.grammar.name
     if config.still:
         for row, (score, reading) in enumerate(zip(scores.tolist(), readings, strict=True)):
             sure = reading.format != UNKNOWN and reading.score > _SURE

@@ -117,7 +117,7 @@ def choose(
 ) -> Reading:
     """Choose as `choose_reading` does, from what is seen in one photo or in several."""
     for known in filter(None, (grammar.home, grammar)):
-        # The typeface at home was learnt as it is.
+        # The typeface of the weights' first country was learnt as it is.
         learnt = known.abroad is None and known.name == spec.countries[0]
         doubt = 0.0 if learnt else _LEAST_SPELLING
         ranked = _posteriors(seen, evidence, known, spec.alphabet, doubt)
@@ -158,7 +158,7 @@ def _posteriors(
     likelihoods |= zip(added, seen.of(added), strict=True)
     weighted = [
         (p * weight, weight, text)
-        for text, p in _doubted(likelihoods, doubt).items()
+        for text, p in (_doubted(likelihoods, doubt) if doubt else likelihoods).items()
         for _, weight in [grammar.judge(text, *evidence)]
         if p > 0
     ]
@@ -195,7 +195,7 @@ def _characters(
     """
     alternatives = seen.alternatives(text)
     for letter, digit in _DIGITS.items():
-        if letter in alphabet and digit in alphabet:
+        if doubt and letter in alphabet and digit in alphabet:
             pair = [alphabet.index(letter), alphabet.index(digit)]
             least = doubt * alternatives[:, pair].max(axis=1, keepdims=True)
             alternatives[:, pair] = np.maximum(alternatives[:, pair], least)

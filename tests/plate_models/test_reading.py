@@ -121,6 +121,13 @@ def test_a_russian_plate_reads_as_before_where_other_countries_are_known(
     assert choose_reading(log_probs, evidence, grammar_of(*RECOGNIZER.countries)) == before
 
 
+def test_a_place_of_another_country_settles_its_look_alikes():
+    every, bold = grammar_of(*RECOGNIZER.countries), Calibration(elsewhere_readable_from=0.5)
+    log_probs = log_probs_of("ZA1O0CD", {3: {"O": 0.6, "0": 0.4}})
+    found = choose_reading(log_probs, Evidence(1), every, bold)
+    assert (found.text, found.format) == ("ZA100CD", "sk.car")
+
+
 def test_without_a_format_the_layouts_of_the_worlds_plates_settle_look_alikes():
     every = grammar_of(*RECOGNIZER.countries)
     doubtful, clear = (
