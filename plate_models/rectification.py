@@ -13,14 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plate_models.detection import check_image
-from plate_models.pixels import Floats, Lines, Mix, join, mix, resample, to_host
+from plate_models.pixels import Floats, Lines, crop, join, resample, to_host
 from plate_models.spec import RECTIFIER, RectifierSpec
 
 # (N, 3, h, w) float32 crops to rectified plates and theta.
 Rectify = Callable[[Any], tuple[Any, Any]]
 
-# More source samples per crop pixel than this add nothing but time.
-_SAMPLES_PER_PIXEL = 4
 # Corners TL, TR, BR, BL of the rectified frame, with a 1 behind each.
 FRAME = np.array([[-1, -1, 1], [1, -1, 1], [1, 1, 1], [-1, 1, 1]], np.float32)
 
@@ -90,31 +88,15 @@ def crop_boxes(
 ) -> Any:
     """Cut boxes out of a photo, with their margin, and resize each to the crop's size.
 
-    Beyond the photo its edge is repeated. Resizing averages with a triangle filter,
-    at subpixel positions, so that a crop moves smoothly with its box.
+    Resizing is at subpixel positions, so that a crop moves smoothly with its box.
 
     The image is (H, W, 3) uint8 RGB, else it is a ValueError; the (N, 4) float boxes, N >= 1, are
     in its pixels, `lines` as for `widen_boxes`. Returns (N, 3, h, w) float32
     RGB, whole numbers in [0, 255], (h, w) = ``spec.crop_hw``, on the image's device.
     """
     check_image(image)
-    crops = []
-    for x0, y0, x1, y1 in widen_boxes(np.asarray(boxes_xyxy, np.float64), lines, spec).tolist():
-        rows = _mix_for(y0, y1, spec.crop_hw[0], image.shape[0])
-        crops.append(mix(image, rows, _mix_for(x0, x1, spec.crop_hw[1], image.shape[1])))
-    return join(crops).round().clip(0, 255)
-
-
-def _mix_for(start: float, end: float, samples: int, length: int) -> Mix:
-    """How pixels of one axis, cut at its length, are mixed to so many samples."""
-    scale = max((end - start) / samples, 1e-6)
-    reach = max(scale, 1.0)
-    step = max(int(scale // _SAMPLES_PER_PIXEL), 1)
-    source = np.arange(int(start - reach) - 1, int(end + reach) + 2, step)
-    centres = start + scale * np.arange(0.5, samples)
-    weights = np.maximum(0, 1 - np.abs(source + 0.5 - centres[:, None]) / reach)
-    weights /= weights.sum(axis=1, keepdims=True)
-    return source.clip(0, length - 1), weights.astype(np.float32)
+    regions = widen_boxes(np.asarray(boxes_xyxy, np.float64), lines, spec).tolist()
+    return join([crop(image, region, spec.crop_hw) for region in regions])
 
 
 def rectified_rgb(found: Rectified, spec: RectifierSpec = RECTIFIER) -> NDArray[np.uint8]:

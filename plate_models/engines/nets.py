@@ -80,7 +80,12 @@ def load_nets(engine: str = "served", device: str = "cpu", folder: Path = WEIGHT
 
         modules = weights.load_modules(folder, device)
         config = PipelineConfig.of(modules.specs, modules.calibration)
-        return Nets(modules.detect, modules.rectify, modules.recognize, config, engine, device)
+        nets: Any = modules.detect, modules.rectify, modules.recognize
+        if device != "cpu":
+            from plate_models.engines.cuda_graphs import CudaGraphs
+
+            nets = map(CudaGraphs, nets)
+        return Nets(*nets, config, engine, device)
     repository = REPOSITORY
     if folder.resolve() != WEIGHTS_DIR:
         # An engine may open its file when the first photo comes: it stays until the end.

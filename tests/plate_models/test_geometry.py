@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from plate_models.detection import choose_canvas, letterbox, select_boxes
-from plate_models.pixels import mix, resample
+from plate_models.pixels import crop, resample
 from plate_models.rectification import crop_boxes, quads_from_theta, widen_boxes
 from plate_models.spec import DETECTOR, RECTIFIER
 
@@ -113,9 +113,10 @@ def test_the_photo_edge_is_repeated_beyond_it(kind):
     crops = crop_boxes(kind(photo), np.array([[-40.0, -40, -4, -4], [24, 24, 60, 60]]))
     assert (crops[0] == 200).all()
     assert (crops[1] == 60).all()
-    apart = np.array([0, 0, 0, 2, 4]), np.eye(5, dtype=np.float32)  # as many as lie between
-    mixed = np.asarray(mix(kind(ramp_photo(9, 9)), apart, apart))
-    assert mixed[0, 0].tolist() == [[0, 0, 0, 2, 4]] * 5
+    # Of a wide box pixels are left out, here as many as are repeated.
+    wide = np.asarray(crop(kind(ramp_photo(40, 720)), (-700, 10, 700, 30), (4, 160)))[0, 0]
+    expected = -700 + 8.75 * (np.arange(160) + 0.5) - 0.5
+    assert abs(wide - np.clip(expected, 0, 255)).max() < 4
 
 
 def test_quads_show_what_the_sampler_sampled(kind):

@@ -12,6 +12,7 @@ from plate_models.backends.batching import Arrays, Run
 from plate_models.backends.graph_model import GraphModel
 from plate_models.contract import device_of
 from plate_models.cores import choose_threads
+from plate_models.engines.cuda_graphs import CudaGraphs
 
 
 class TritonPythonModel(GraphModel):
@@ -23,6 +24,8 @@ class TritonPythonModel(GraphModel):
         configured = int(parameters.get("INTRA_OP_THREAD_COUNT") or "0")
         torch.set_num_threads(choose_threads(configured))
         graph = torch.jit.load(folder / "model.pt", map_location=device).eval()
+        if device != "cpu":
+            graph = CudaGraphs(graph)
 
         def run(inputs: Arrays) -> Arrays:
             with torch.inference_mode():
