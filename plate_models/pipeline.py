@@ -58,21 +58,16 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class PipelineConfig:
-    """What the nets at hand need around them: their specs, a grammar, a calibration.
-
-    Attributes:
-        still: A photo is all there is: plates in doubt are read from further crops, doubtful
-            boxes with too little text for a plate are left out, and texts that are not of home
-            are not readable in them. Frames of a camera, which are joined later, want each plate
-            as one crop shows it, whatever stands on it.
-        square_pixels: The photo isn't stretched, so that a plate's proportions tell of its format.
-    """
+    """What the nets at hand need around them: their specs, a grammar, a calibration."""
 
     specs: Specs = DEFAULTS
     grammar: Grammar = DEFAULT_GRAMMAR
     calibration: Calibration = UNCALIBRATED
+    # A photo is all there is: plates in doubt are read from further crops, doubtful boxes with too
+    # little text for a plate are left out, and texts that are not of home are not readable in them.
+    # Frames of a camera, which are joined later, want each plate as one crop shows it.
     still: bool = True
-    square_pixels: bool = True
+    square_pixels: bool = True  # not stretched: a plate's proportions tell of its format
 
     @classmethod
     def of(cls, specs: Specs, calibration: Calibration) -> "PipelineConfig":
@@ -85,46 +80,29 @@ DEFAULT_CONFIG = PipelineConfig()
 
 @dataclass(frozen=True)
 class Plate:
-    """One plate of a photo.
+    """One plate of a photo."""
 
-    Attributes:
-        box: x0, y0, x1, y1 in pixels of the upright photo: around the quad of a readable
-            plate, the detector's where nothing was read.
-        quad: Corners TL, TR, BR, BL of the plate's own orientation, in the same pixels.
-        detection_score: The detector's confidence, in [0, 1].
-        lines: Lines of text, 1 or 2.
-        reading: The text and how sure it is.
-        crop: (48, 188, 3) uint8 RGB, the rectified plate.
-        log_probs: (C, T) float64 as of `Predictions`, of which the reading was chosen, in doubt
-            together with those of shifted crops.
-    """
-
+    # x0, y0, x1, y1 in pixels of the upright photo: around the quad of a readable plate, the
+    # detector's where nothing was read.
     box: Box
-    quad: tuple[Point, ...]
-    detection_score: float
-    lines: int
+    quad: tuple[Point, ...]  # corners TL, TR, BR, BL of the plate's own orientation
+    detection_score: float  # in [0, 1]
+    lines: int  # of text, 1 or 2
     reading: Reading
-    crop: NDArray[np.uint8]
+    crop: NDArray[np.uint8]  # (48, 188, 3) RGB, rectified
+    # (C, T) as of `Predictions`, which gave the reading; in doubt those of shifted crops did, too.
     log_probs: ctc.Array
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What the nets say of given boxes, before any text is chosen; N plates, on the host.
+    """What the nets say of given boxes, before any text is chosen; N plates, on the host."""
 
-    Attributes:
-        quads: (N, 4, 2) float32, corners TL, TR, BR, BL in photo pixels.
-        log_probs: N arrays (C, T) float64, the rows of two-line plates joined.
-        crops: (N, 48, 188, 3) uint8 RGB, rectified.
-        lines: Lines of text, 1 or 2, as they were read.
-        colourless: Whether the photo is grey.
-    """
-
-    quads: Floats
-    log_probs: list[ctc.Array]
-    crops: NDArray[np.uint8]
-    lines: list[int]
-    colourless: bool
+    quads: Floats  # (N, 4, 2), corners TL, TR, BR, BL in photo pixels
+    log_probs: list[ctc.Array]  # N of (C, T), the rows of two-line plates joined
+    crops: NDArray[np.uint8]  # (N, 48, 188, 3) RGB, rectified
+    lines: list[int]  # of text, 1 or 2, as they were read
+    colourless: bool  # whether the photo is grey
 
     def followed_by(self, others: "Predictions") -> "Predictions":
         """These and others, of the same photo."""

@@ -44,47 +44,38 @@ class SpecError(ValueError):
 
 @dataclass(frozen=True, config=_STRICT)
 class DetectorSpec:
-    """YOLOv5: a letterboxed photo in, candidate boxes out.
+    """YOLOv5: a letterboxed photo in, candidate boxes out."""
 
-    Attributes:
-        canvases_hw: (H, W) sizes a photo is letterboxed to; the one that shrinks it
-            least is taken. Few, so that requests can share a batch. Multiples of 32.
-        pad_value: Grey level of the letterbox's bars, in [0, 255].
-        max_candidates: Rows of the output; unused rows have score 0.
-        classes: Class names in output order: one-line plates, two-line plates.
-        anchors_wh: Per stride (8, 16, 32), anchor sizes (w, h) in canvas pixels.
-        score_threshold: Candidates below it are dropped.
-        iou_threshold: Two boxes that overlap more are one plate.
-        long_aspect: A box this many times as wide as high holds one line of text for sure
-            if the detector says so; a shorter one is read both ways.
-        max_batch_size: Largest batch the exported graph accepts.
-        width_multiple, depth_multiple: YOLOv5's scaling factors (nano by default).
-        activation: After each convolution. Files that don't say have SiLU, as published YOLOv5.
-    """
-
+    # (H, W) sizes a photo is letterboxed to; the one that shrinks it least is taken. Few, so that
+    # requests can share a batch. Multiples of 32.
     canvases_hw: Annotated[tuple[tuple[_CanvasSide, _CanvasSide], ...], Field(min_length=1)] = (
         (448, 768),
         (576, 576),
         (768, 448),
     )
-    pad_value: Annotated[int, Field(ge=0, le=255)] = 114
-    max_candidates: _Count = 300
+    pad_value: Annotated[int, Field(ge=0, le=255)] = 114  # grey level of the letterbox's bars
+    max_candidates: _Count = 300  # rows of the output; unused rows have score 0
+    # In the output's order.
     classes: Annotated[tuple[str, ...], Field(min_length=1, max_length=2)] = (
         "one_line",
         "two_lines",
     )
+    # Per stride, sizes (w, h) in canvas pixels.
     anchors_wh: Annotated[tuple[_Level, ...], Field(min_length=3, max_length=3)] = (
         ((16.0, 6.0), (28.0, 9.0), (34.0, 17.0)),
         ((50.0, 14.0), (62.0, 28.0), (90.0, 24.0)),
         ((112.0, 48.0), (160.0, 42.0), (240.0, 80.0)),
     )
     strides: tuple[Literal[8], Literal[16], Literal[32]] = (8, 16, 32)
-    score_threshold: _Share = 0.1
-    iou_threshold: _Share = 0.45
+    score_threshold: _Share = 0.1  # candidates below it are dropped
+    iou_threshold: _Share = 0.45  # two boxes that overlap more are one plate
+    # A box this many times as wide as high holds one line of text for sure if the detector says
+    # so; a shorter one is read both ways.
     long_aspect: Annotated[float, Field(ge=0)] = 2.0
-    max_batch_size: _Count = 16
-    width_multiple: _Multiple = 0.25
+    max_batch_size: _Count = 16  # of the exported graph
+    width_multiple: _Multiple = 0.25  # YOLOv5's scaling factors: nano
     depth_multiple: _Multiple = 0.33
+    # After each convolution. Files that don't say have SiLU, as published YOLOv5.
     activation: Literal["silu", "hardswish"] = "silu"
 
     @model_validator(mode="after")
@@ -106,36 +97,27 @@ class DetectorSpec:
 
 @dataclass(frozen=True, config=_STRICT)
 class RectifierSpec:
-    """STN: a crop around a box in, the plate filling the whole frame out.
+    """STN: a crop around a box in, the plate filling the whole frame out."""
 
-    Attributes:
-        crop_hw: (H, W) of the crops, for boxes of any shape.
-        crop_margin_hw: The box of a one-line plate is widened by these shares of its
-            height and width, one half on each side, so that a tilted plate stays inside.
-        two_line_margin_hw: The same for two lines: the box is higher, so less is enough.
-        rectified_hw: (H, W) of what the recognizer reads: a one-line plate or one row.
-        row_spans: Per row of a two-line plate, the shares of its height (from, to) that
-            are read; they overlap, because no rectifier is exact.
-        shown_hw: (H, W) of the rectified plate that is shown to people.
-        look_again_from: A plate that reaches this far from its crop's middle (1 is the
-            edge) was cut by its box: it is cropped anew around its quad, once.
-        mean, std: Pixels enter as ``(x - mean) / std``.
-        max_batch_size: Largest batch the exported graph accepts.
-    """
-
-    crop_hw: tuple[_Side, _Side] = (64, 160)
+    crop_hw: tuple[_Side, _Side] = (64, 160)  # (H, W), for boxes of any shape
+    # The box of a one-line plate is widened by these shares of its height and width, one half on
+    # each side, so that a tilted plate stays inside; one of two lines is higher, and needs less.
     crop_margin_hw: tuple[_Margin, _Margin] = (0.5, 0.3)
     two_line_margin_hw: tuple[_Margin, _Margin] = (0.3, 0.3)
-    rectified_hw: tuple[_Side, _Side] = (24, 94)
+    rectified_hw: tuple[_Side, _Side] = (24, 94)  # (H, W) of a one-line plate, or of one row
+    # Per row of a two-line plate, the shares of its height (from, to) that are read; they overlap,
+    # because no rectifier is exact.
     row_spans: Annotated[tuple[tuple[_Share, _Share], ...], Field(min_length=2, max_length=2)] = (
         (0.0, 0.54),
         (0.46, 1.0),
     )
-    shown_hw: tuple[_Side, _Side] = (48, 188)
+    shown_hw: tuple[_Side, _Side] = (48, 188)  # (H, W) of the plate as people see it
+    # A plate that reaches this far from its crop's middle (1 is the edge) was cut by its box: it is
+    # cropped anew around its quad, once.
     look_again_from: _Size = 0.9
-    mean: float = 127.5
+    mean: float = 127.5  # pixels enter as (x - mean) / std
     std: _Size = 128.0
-    max_batch_size: _Count = 32
+    max_batch_size: _Count = 32  # of the exported graph
 
     @field_validator("row_spans")
     @classmethod
@@ -151,32 +133,24 @@ class RectifierSpec:
 
 @dataclass(frozen=True, config=_STRICT)
 class RecognizerSpec:
-    """LPRNet: rectified plates in, per-step character logits out.
+    """LPRNet: rectified plates in, per-step character logits out."""
 
-    Attributes:
-        alphabet: Characters in class order; the CTC blank is class ``len(alphabet)``.
-        countries: Whose plates are read: names of files in ``countries/``, the first of them
-            at home. Metadata of older weights say ``country``; the oldest say none: Russia's.
-        steps: Length T of the output sequence: one or more for each of the net's `COLUMNS`.
-        depths: Blocks of the net's two stages; by default those of the first weights, which
-            don't say.
-        max_text_length: Room for character scores in an answer; a longer text makes more.
-        candidates: Texts in an answer, at most: the best, and the raw best path at least.
-        max_batch_size: Largest batch the exported graph accepts.
-    """
-
+    # In the order of the classes; the CTC blank is class ``len(alphabet)``.
     alphabet: Annotated[str, Field(min_length=1, max_length=1000)] = (
         "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
     )
+    # Whose plates are read: names of files in ``countries/``, the first of them at home. Metadata
+    # of older weights say ``country``; the oldest say none: Russia's.
     countries: Annotated[tuple[_Country, ...], Field(min_length=1)] = (
         *("ru", "by", "kz", "sk", "cz", "pl", "de", "br"),
         *("ua", "uz", "kg", "ro", "gb", "fr", "it", "es", "in"),
     )
+    # Length T of the output: one or more for each of the net's `COLUMNS`.
     steps: Annotated[int, Field(ge=1, le=1024)] = 24
-    depths: tuple[_Depth, _Depth] = (2, 3)
-    max_text_length: _Count = 10
-    candidates: Annotated[int, Field(ge=2)] = 5
-    max_batch_size: _Count = 32
+    depths: tuple[_Depth, _Depth] = (2, 3)  # blocks of two stages; the first weights don't say
+    max_text_length: _Count = 10  # room for character scores; a longer text makes more
+    candidates: Annotated[int, Field(ge=2)] = 5  # texts in an answer, at most
+    max_batch_size: _Count = 32  # of the exported graph
 
     @field_validator("alphabet")
     @classmethod

@@ -27,20 +27,13 @@ class NotRead(ValueError):
 
 @dataclass(frozen=True)
 class Outline:
-    """A picture as its file describes it.
+    """A picture as its file describes it."""
 
-    Attributes:
-        width, height: Of the picture as it is stored, in pixels.
-        core: The file without what its first picture doesn't need.
-        orientation: By EXIF, 1 to 8; anything else means upright, too. The core has none.
-        ended: False for a JPEG without its end marker: its last scan may be cut off.
-    """
-
-    width: int
+    width: int  # as it is stored, in pixels
     height: int
-    core: bytes
-    orientation: int = 1
-    ended: bool = True
+    core: bytes  # the file without what its first picture doesn't need
+    orientation: int = 1  # by EXIF, 1 to 8; anything else means upright, too. The core has none.
+    ended: bool = True  # False for a JPEG without its end marker: its last scan may be cut off
 
 
 class Reader:

@@ -41,20 +41,16 @@ class Calibration:
     it is constant. From the last of the lowest knots to 0 it falls in proportion to the raw
     score: few texts were seen there, and 0 stays 0. What is out of its range or not monotone
     is a ValueError.
-
-    Attributes:
-        knots: (logit of the raw score, logit of the probability), the first growing
-            from knot to knot, the second never falling; none for the identity.
-        readable_from: Calibrated score from which a text in a format of home is readable.
-        elsewhere_readable_from: The same for any other text; by default so high that clocks,
-            signs and plates seen in part don't reach it.
-        measured_with: Hex SHA-256 of what decided the scores, by its name in
-            `weights.measured_with`; empty if it belongs to no weights.
     """
 
+    # (logit of the raw score, logit of the probability), the first growing from knot to knot, the
+    # second never falling; none for the identity.
     knots: tuple[tuple[_Logit, _Logit], ...] = ()
-    readable_from: Annotated[float, Field(ge=0, le=1)] = 0.6
+    readable_from: Annotated[float, Field(ge=0, le=1)] = 0.6  # a score, for formats of home
+    # What decided the scores, by its name in `weights.measured_with`; empty if of no weights.
     measured_with: Mapping[str, _Sha256] = field(default_factory=dict)
+    # For any other text; by default so high that clocks, signs and plates seen in part don't
+    # reach it.
     elsewhere_readable_from: Annotated[float, Field(ge=0, le=1)] = 0.9999
 
     @field_validator("knots")

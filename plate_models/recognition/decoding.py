@@ -37,24 +37,15 @@ ONE_LINE = Evidence()
 
 @dataclass(frozen=True)
 class Reading:
-    """What stands on one plate, as far as it can be read.
+    """What stands on one plate, as far as it can be read."""
 
-    Attributes:
-        text: The reading, "" where it is not ``readable``.
-        score: Calibrated probability that the best candidate is right, in [0, 1].
-        readable: Neither is the score too low (see `Calibration`), nor the text too short or too
-            long for a plate's.
-        format: Such as "ru.car", of the best candidate; "unknown" if none fits.
-        characters: The best candidate's characters with their posteriors.
-        candidates: Texts with their scores, best first; the raw best path is among them.
-    """
-
-    text: str
-    score: float
+    text: str  # "" where it is not readable
+    score: float  # calibrated probability that the best candidate is right, in [0, 1]
+    # Neither is the score too low (see `Calibration`), nor the text too short or long for a plate.
     readable: bool
-    format: str
-    characters: tuple[tuple[str, float], ...]
-    candidates: tuple[tuple[str, float], ...]
+    format: str  # such as "ru.car", of the best candidate; "unknown" if none fits
+    characters: tuple[tuple[str, float], ...]  # of the best candidate, with their posteriors
+    candidates: tuple[tuple[str, float], ...]  # with scores, best first; the raw best path, too
 
     @property
     def best(self) -> str:

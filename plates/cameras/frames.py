@@ -55,23 +55,14 @@ class SeenPlate:
 
 @dataclass
 class SourceState:
-    """How a camera's stream is.
+    """How a camera's stream is; it counts from its beginning."""
 
-    Attributes:
-        status: "failed" once it can't go on; a live source tries again.
-        problem: What is wrong, in a sentence; "" if nothing is.
-        frames_read: Since the beginning.
-        frames_dropped: That came while an earlier one was being read.
-        reconnects: Since the beginning.
-        delay_s: Age of the newest frame when it was handed over.
-    """
-
-    status: Status = "connecting"
-    problem: str = ""
+    status: Status = "connecting"  # "failed" once it can't go on; a live source tries again
+    problem: str = ""  # what is wrong, in a sentence
     frames_read: int = 0
-    frames_dropped: int = 0
+    frames_dropped: int = 0  # that came while an earlier one was being read
     reconnects: int = 0
-    delay_s: float = 0.0
+    delay_s: float = 0.0  # age of the newest frame when it was handed over
 
 
 # A frame's (H, W, 3) uint8 BGR picture to its plates.

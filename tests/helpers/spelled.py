@@ -28,3 +28,10 @@ def log_probs_of(text: str, doubts: Doubts | None = None, steps: int = 24) -> ct
         for other, odds in (doubts or {}).get(place, {char: 1.0}).items():
             probs[BLANK if other == "" else ctc.encode(other)[0], step] = odds
     return np.log(probs / probs.sum(axis=0))
+
+
+def log_probs_along(path: str, sure: float, alphabet: str = RECOGNIZER.alphabet) -> ctc.Array:
+    """(C, T) log-probabilities whose best path is so sure in each step; "-" is the blank."""
+    probs = np.full((len(alphabet) + 1, len(path)), (1 - sure) / len(alphabet))
+    probs[[f"{alphabet}-".index(symbol) for symbol in path], range(len(path))] = sure
+    return np.log(probs)

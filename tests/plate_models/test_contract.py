@@ -223,8 +223,11 @@ def test_profiles_differ_only_in_how_they_run_and_their_queues_are_bounded(path)
     if model == "yolo":
         # OpenVINO holds a compiled net for each canvas: those of few photos come when needed.
         canvases = DETECTOR.canvases_hw[: 1 if path.stem == "cpu" else None]
-        assert warmed == [(3, *size) for size in canvases]
+        assert set(warmed) == {(3, *size) for size in canvases}
     assert warmed or model == "plate_recognition"
+    # Where nets are recorded for each size of batch, that takes seconds.
+    sizes = {sample.batch_size for sample in config.model_warmup}
+    assert path.stem != "config" or not sizes or {1, 2, 4, 8} <= sizes
 
 
 def test_the_published_inputs_and_outputs_stay():

@@ -4,20 +4,11 @@ import itertools
 
 import numpy as np
 import pytest
+from spelled import log_probs_along
 
 from plate_models.recognition import ctc
 
 ALPHABET = "AB1"
-
-
-def log_probs_of(path: str, confidence: float = 0.9) -> ctc.Array:
-    """Log-probabilities whose best path is ``path``, with "-" for the blank."""
-    symbols = ALPHABET + "-"
-    rest = (1 - confidence) / (len(symbols) - 1)
-    probs = np.full((len(symbols), len(path)), rest)
-    for step, symbol in enumerate(path):
-        probs[symbols.index(symbol), step] = confidence
-    return np.log(probs)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +16,7 @@ def log_probs_of(path: str, confidence: float = 0.9) -> ctc.Array:
     [("A-A", "AA"), ("AAA", "A"), ("--", ""), ("AB-1", "AB1"), ("AAB-BB1", "ABB1")],
 )
 def test_greedy_merges_repeats_before_dropping_blanks(path, text):
-    assert ctc.greedy_decode(log_probs_of(path), ALPHABET) == text
+    assert ctc.greedy_decode(log_probs_along(path, 0.9, ALPHABET), ALPHABET) == text
 
 
 def every_text(log_probs: ctc.Array, alphabet: str) -> dict[str, float]:
@@ -74,7 +65,7 @@ def test_probabilities_equal_the_sum_over_every_path(log_probs, alphabet, monkey
 
 
 def test_rows_are_read_one_after_the_other():
-    rows = [log_probs_of("A-1"), log_probs_of("1-B-")]
+    rows = [log_probs_along(path, 0.9, ALPHABET) for path in ("A-1", "1-B-")]
     joined = ctc.join_rows(*rows)
     assert joined.shape == (4, 3 + 1 + 4)
     # The two 1 stay two characters.
@@ -89,7 +80,7 @@ def test_rows_are_read_one_after_the_other():
 
 def test_what_does_not_fit_the_alphabet_is_named():
     with pytest.raises(ValueError, match=r"expected 37 classes.*got 4"):
-        ctc.greedy_decode(log_probs_of("A-A"))
+        ctc.greedy_decode(log_probs_along("A-A", 0.9, ALPHABET))
     assert ctc.encode("B1A", ALPHABET) == [1, 2, 0]
     with pytest.raises(ValueError, match="'Q'"):
         ctc.encode("AQ", ALPHABET)

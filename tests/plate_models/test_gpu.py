@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from plate_models import weights
+from plate_models.engines.cuda_graphs import CudaGraphs
 from plate_models.engines.nets import load_nets
 from plate_models.images import decode
 from plate_models.pipeline import PipelineConfig, read_plates
@@ -136,6 +137,28 @@ def test_a_device_reads_what_the_host_reads_and_no_pixels_are_copied(name, look_
     assert all(shape[1:] == (*RECTIFIER.shown_hw, 3) for shape in shown) and len(shown) <= 1
     floats = [shape[1:] for dtype, shape in watcher.copied if dtype != torch.uint8]
     assert set(floats) <= {(), (6,), (2, 3), (recognizer.classes, recognizer.steps)}
+
+
+def test_what_is_replayed_is_what_the_net_gives():
+    def net(batch: Tensor) -> tuple[Tensor, Tensor]:
+        return batch * 2, batch.sum(dim=1)
+
+    def record(net: Any, given: Tensor) -> tuple[Callable[[], None], Any]:
+        """In place of a CUDA graph, which writes to the same memory again."""
+        shapes.append(tuple(given.shape))
+        outputs = net(given)
+
+        def replay() -> None:
+            for one, new in zip(outputs, net(given), strict=True):
+                one.copy_(new)
+
+        return replay, outputs
+
+    shapes: list[tuple[int, ...]] = []
+    replayed, batches = CudaGraphs(net, record), [torch.rand(rows, 3) for rows in (1, 3, 4, 2, 3)]
+    for answer, batch in zip([replayed(batch) for batch in batches], batches, strict=True):
+        assert all(map(torch.equal, answer, net(batch)))
+    assert shapes == [(1, 3), (4, 3), (2, 3)]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")

@@ -1,6 +1,7 @@
 """Plates as frames would show them, scripted: where they are, how wide, what can be read."""
 
 import numpy as np
+from spelled import log_probs_along
 
 from plate_models.recognition.appearance import GROUNDS
 from plate_models.recognition.decoding import Evidence
@@ -9,18 +10,6 @@ from plates.cameras.frames import Frame, SeenPlate
 
 ALPHABET, STEPS = RECOGNIZER.alphabet, 48
 IMAGE = np.zeros((720, 1280, 3), np.uint8)
-
-
-def log_probs_of(text: str, sure: float = 0.99) -> np.ndarray:
-    """What a recognizer says of a text: each character's step is so sure, others are blank."""
-    classes = len(ALPHABET) + 1
-    probs = np.full((classes, STEPS), (1 - sure) / (classes - 1))
-    probs[-1] = sure
-    for place, char in enumerate(text):
-        step = 2 + 4 * place
-        probs[-1, step] = (1 - sure) / (classes - 1)
-        probs[ALPHABET.index(char), step] = sure
-    return np.log(probs)
 
 
 def seen(
@@ -37,7 +26,7 @@ def seen(
         text=text if sure > 0.9 else "",
         score=score,
         candidates=((text, score),),
-        log_probs=log_probs_of(text, sure),
+        log_probs=log_probs_along(f"--{'---'.join(text)}".ljust(STEPS, "-"), sure),
         crop=np.zeros((48, 188, 3), np.uint8),
         evidence=Evidence(1, dict.fromkeys(GROUNDS, 0.2), 4.5, 0.5),
     )
