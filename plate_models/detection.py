@@ -34,13 +34,16 @@ class Letterbox:
         return np.asarray(np.clip((boxes_xyxy - offset) / scale, 0, edge))
 
 
-def find_boxes(image: Any, detect: Detect, spec: DetectorSpec) -> tuple[Floats, Floats, Lines]:
+def find_boxes(
+    image: Any, detect: Detect, spec: DetectorSpec, share: float = 1.0
+) -> tuple[Floats, Floats, Lines]:
     """Find plates: canvas, detector, choice of boxes, back to the photo's pixels.
 
-    Returns what `select_boxes` does, with boxes in photo pixels.
+    The photo takes a share of the canvas's sides. Returns what `select_boxes` does, with boxes in
+    photo pixels.
     """
     canvas_hw = choose_canvas(image.shape[0], image.shape[1], spec.canvases_hw)
-    canvas, placement = letterbox(image, canvas_hw, spec.pad_value)
+    canvas, placement = letterbox(image, canvas_hw, spec.pad_value, share)
     candidates = pixels.to_host(detect(canvas[None])[0])
     boxes, scores, lines = select_boxes(candidates, spec)
     return placement.to_photo(boxes), scores, lines
@@ -54,16 +57,19 @@ def choose_canvas(
 
 
 def letterbox(
-    image: Any, canvas_hw: tuple[int, int], pad_value: int = DETECTOR.pad_value
+    image: Any,
+    canvas_hw: tuple[int, int],
+    pad_value: int = DETECTOR.pad_value,
+    share: float = 1.0,
 ) -> tuple[Any, Letterbox]:
-    """Resize a photo to fit a canvas, keeping its aspect, and pad the rest.
+    """Resize a photo to fit a canvas, or a share of its sides; keep its aspect, and pad the rest.
 
     The photo is (H, W, 3) uint8, else it is a ValueError. Returns the canvas, (3, H, W) uint8 RGB
     with the photo in its middle, and the way back from it.
     """
     check_image(image)
     h, w = image.shape[:2]
-    scale = min(canvas_hw[0] / h, canvas_hw[1] / w)
+    scale = share * min(canvas_hw[0] / h, canvas_hw[1] / w)
     new_h, new_w = max(round(h * scale), 1), max(round(w * scale), 1)
     top, left = (canvas_hw[0] - new_h) // 2, (canvas_hw[1] - new_w) // 2
     place = slice(top, top + new_h), slice(left, left + new_w)

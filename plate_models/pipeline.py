@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plate_models.detection import Detect, check_image, find_boxes, shared_areas
+from plate_models.detection import Detect, box_iou_xyxy, check_image, find_boxes, shared_areas
 from plate_models.formats import grammar_of
 from plate_models.pixels import Floats, Lines, join, resample, to_host
 from plate_models.recognition import ctc
@@ -43,6 +43,9 @@ _LOW_SPAN, _LOW_ASPECT, _LOW_LENGTH = (0.2, 0.8), 3.7, 5
 _PART = 0.8  # of a box, inside another one: then it is a part of that
 # A box of this detection score is a plate, whatever stands on it; others need a text so likely.
 _SURE_BOX, _LEAST_SCORE = 0.55, 0.05
+# Where nothing can be read the photo is looked at once more, so much smaller. What is found there
+# is a plate from this score on.
+_NEAR, _SURE_NEAR = 1 / 3, 0.7
 # Below this one only a text of home says that it is one, or a sure one of a known format: others
 # are mostly signs and lorries.
 _DOUBTFUL_BOX = 0.5
@@ -129,7 +132,30 @@ def read_plates(
     The config is what they were made for.
     """
     check_image(image)
-    boxes, scores, lines = find_boxes(image, detect, config.specs.detector)
+    read = partial(_read_found, image, detect, rectify, recognize, config)
+    plates = read()
+    if config.still and not any(plate.reading.readable for plate in plates):
+        # Plates that take up much of a photo are found better where it is smaller.
+        plates += [plate for plate in read(_NEAR) if _is_plate(plate, _SURE_NEAR)]
+        plates.sort(key=lambda plate: (-plate.reading.readable, -plate.detection_score))
+        boxes = [plate.box for plate in plates]
+        overlap = np.tril(box_iou_xyxy(boxes, boxes) > config.specs.detector.iou_threshold, -1)
+        plates = [
+            plate for plate, drop in zip(plates, overlap.any(axis=1), strict=True) if not drop
+        ]
+    return plates
+
+
+def _read_found(
+    image: Any,
+    detect: Detect,
+    rectify: Rectify,
+    recognize: Recognize,
+    config: PipelineConfig,
+    share: float = 1.0,
+) -> list[Plate]:
+    """Read what the detector finds where the photo takes a share of its canvas's sides."""
+    boxes, scores, lines = find_boxes(image, detect, config.specs.detector, share)
     if not config.still:
         enough = scores >= _FRAME_BOX
         boxes, scores, lines = boxes[enough], scores[enough], lines[enough]
@@ -186,10 +212,10 @@ def read_plates(
     return [plate for plate in plates if _is_plate(plate)] if config.still else plates
 
 
-def _is_plate(plate: Plate) -> bool:
+def _is_plate(plate: Plate, sure_box: float = _SURE_BOX) -> bool:
     """Whether the detector is sure, or there is text enough; wheels and lamps have none."""
     text = len(plate.reading.best) >= LENGTHS.start and plate.reading.score >= _LEAST_SCORE
-    return plate.detection_score >= _SURE_BOX or text
+    return plate.detection_score >= sure_box or text
 
 
 def _look_again(

@@ -173,7 +173,8 @@ def read_crop(crop: CropSample, modules: Modules) -> Reading:
     every = Calibration(readable_from=0.0, elsewhere_readable_from=0.0)
     config = replace(PipelineConfig.of(specs, every), square_pixels=False)
     nets = modules.rectify, modules.recognize
-    (plate,) = read_plates(photo, lambda _: found, *nets, config)
+    finds = iter((found, torch.zeros_like(found)))  # nothing where the photo is smaller
+    (plate,) = read_plates(photo, lambda _: next(finds), *nets, config)
     return plate.reading
 
 

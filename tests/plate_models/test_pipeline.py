@@ -26,12 +26,15 @@ def recognizer_of(text: str | Array):  # type: ignore[no-untyped-def]
     return lambda plates: np.stack([logits] * len(plates))
 
 
-def detector_of(*rows: list[float]):  # type: ignore[no-untyped-def]
+def detector_of(*rows: list[float], near: tuple[list[float], ...] = ()):  # type: ignore[no-untyped-def]
+    """Finds rows where a photo fills the canvas, and others where it has a bar above it."""
+
     def detect(canvas: Array) -> Array:
         assert canvas.dtype == np.uint8 and canvas.shape[:2] == (1, 3)
         assert canvas.shape[2:] in DETECTOR.canvases_hw
         candidates = np.zeros((1, DETECTOR.max_candidates, 6), np.float32)
-        for index, row in enumerate(rows):
+        bar = (canvas[0, :, 0] == DETECTOR.pad_value).all()
+        for index, row in enumerate(near if bar else rows):
             candidates[0, index] = row
         return candidates
 
@@ -85,6 +88,22 @@ def test_boxes_are_those_around_quads_inside_the_photo_where_something_is_read()
     (plate,) = read_plates(PHOTO, detector_of(ROW), rectify, recognizer_of(BLUR))
     assert plate.box == pytest.approx((100, 50, 200, 80)) and not plate.reading.readable
     assert read_plates(PHOTO, detector_of(), rectify, recognize) == []
+
+
+def test_where_nothing_can_be_read_plates_are_looked_for_in_a_smaller_photo():
+    def read(*rows: list[float], near: float, text: str | Array = HOME, still: bool = True):  # type: ignore[no-untyped-def]
+        # The photo in the middle of the canvas, a third of its size.
+        detect = detector_of(*rows, near=([288.0, 165, 388, 195, near, 0],))
+        config = replace(BOLD, still=still)
+        return read_plates(PHOTO, detect, rectify, recognizer_of(text), config)
+
+    (plate,) = read(near=0.9)
+    middle = (plate.box[0] + plate.box[2]) / 2, (plate.box[1] + plate.box[3]) / 2
+    assert plate.reading.text == HOME and middle == pytest.approx((246, 93), abs=1)
+    assert read(near=0.9, still=False) == [] and len(read(ROW, near=0.9)) == 1
+    # What can't be read either must be surer for a plate, and is one with what it overlaps.
+    assert read(near=0.6, text=BLUR) == [] and len(read(near=0.75, text=BLUR)) == 1
+    assert len(read([96.0, 48, 390, 138, 0.9, 0], near=0.75, text=BLUR)) == 1
 
 
 def test_what_lies_inside_a_readable_plate_is_no_plate_of_its_own():
