@@ -58,14 +58,16 @@ def crop(photo: Any, box: tuple[float, float, float, float], size_hw: tuple[int,
     columns, left, right = _near(x0, x1, size_hw[1], photo.shape[1])
     # Narrowed first: rows that are taken by their indices are copied in their whole width.
     near = photo[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    if any((np.diff(axis) != 1).any() for axis in (rows, columns)):
-        near = _take(near, rows - rows[0], columns - columns[0])
+    apart = rows - rows[0], columns - columns[0]
+    gaps = any((np.diff(axis) != 1).any() for axis in apart)
     if isinstance(near, np.ndarray):
-        # Copied: Pillow takes rows with gaps ten times as long.
-        picture = Image.fromarray(np.ascontiguousarray(near))
+        # Copied in any case: Pillow takes rows with gaps ten times as long.
+        near = near[np.ix_(*apart)] if gaps else np.ascontiguousarray(near)
         place = left, top, right, bottom
-        resized = picture.resize(size_hw[::-1], Image.Resampling.BILINEAR, place)
-        return np.asarray(resized, np.float32).transpose(2, 0, 1)[None]
+        picture = Image.fromarray(near).resize(size_hw[::-1], Image.Resampling.BILINEAR, place)
+        return np.asarray(picture, np.float32).transpose(2, 0, 1)[None]
+    for axis, places in enumerate(apart if gaps else ()):
+        near = near.index_select(axis, to_device(places, near.device))
     down, across = (
         to_device(_triangles(*axis), photo.device)
         for axis in ((top, bottom, size_hw[0], len(rows)), (left, right, size_hw[1], len(columns)))
@@ -83,13 +85,6 @@ def _near(start: float, end: float, samples: int, length: int) -> tuple[Indices,
     source = np.arange(first, int(end + reach) + 2, step)
     begin = (start - first - 0.5) / step + 0.5
     return source.clip(0, length - 1), begin, begin + scale * samples / step
-
-
-def _take(near: Any, rows: Indices, columns: Indices) -> Any:
-    if isinstance(near, np.ndarray):
-        return near[rows[:, None], columns]
-    rows, columns = (to_device(axis, near.device) for axis in (rows, columns))
-    return near.index_select(0, rows).index_select(1, columns)
 
 
 def _triangles(start: float, end: float, samples: int, pixels: int) -> Floats:

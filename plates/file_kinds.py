@@ -22,14 +22,10 @@ _BMP_HEADER_SIZES = {12, 40, 52, 56, 64, 108, 124}
 
 
 def kind_of(head: bytes) -> Kind:
-    """Sort the files of a folder by their first bytes, regardless of their names.
+    """Sort the files of a folder by their first `HEAD_BYTES`, regardless of their names.
 
-    Args:
-        head: The first `HEAD_BYTES` of the file, or all of a smaller one.
-
-    Returns:
-        "photo" for the types of `ACCEPTED`, damaged or not; "video"; "unread" for types of
-        photos that are not read, such as AVIF, RAW and JPEG XL; else "other".
+    "photo" are the types of `ACCEPTED`, damaged or not, "unread" types of photos that are not read,
+    such as AVIF, RAW and JPEG XL.
     """
     image_type = type_of(head)
     if image_type == "BMP":  # Its signature is two letters, with which a text may begin.

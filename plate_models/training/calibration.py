@@ -73,17 +73,9 @@ def calibrate(
 ) -> list[str]:
     """Fit a calibration to one set of crops and measure it on another; report for a terminal.
 
-    Args:
-        weights: Folder of the nets.
-        folder: Where ``calibration.json``, readings and curves go.
-        crops: In each of the two sets.
-        workers: Processes that make crops and read them.
-        most_wrong: Share of wrong texts accepted among the readable ones of home's formats.
-        most_wrong_elsewhere: The same of all others.
-        seed: Of all chance.
-
-    Raises:
-        WeightsError: The weights can't be used.
+    ``calibration.json``, readings and curves go to the folder; each set has so many crops. The
+    shares are those of wrong texts that are accepted among the readable ones of home's formats, and
+    of all others. Weights that can't be used are a WeightsError.
     """
     sizes = [min(_BLOCK, crops - start) for start in range(0, crops, _BLOCK)]
     # Numbered, so that a crop does not depend on the number of processes; no seed of a training

@@ -73,13 +73,9 @@ def _set_limits(cpu_s: int) -> None:
 def read_state(path: Path) -> State:
     """Read a net's tensors without running anything the file says.
 
-    Args:
-        path: A torch archive (torch 1.6 or newer) with a state dict, a module, or a
-            dictionary with one of them under "ema", "model" or "state_dict"; or a
-            safetensors file. One that is not trusted is read `within_limits`.
-
-    Returns:
-        Tensors by name, on the CPU, contiguous; floating point ones as float32.
+    It is a torch archive (torch 1.6 or newer) with a state dict, a module, or a dictionary with one
+    of them under "ema", "model" or "state_dict"; or a safetensors file. One that is not trusted is
+    read `within_limits`. Returns tensors by name, on the CPU, contiguous, float32 if floating.
 
     Raises:
         CheckpointError: The file is missing, damaged, hostile or holds no net; the

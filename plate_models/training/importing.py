@@ -25,16 +25,11 @@ _NORM_EPSILON = 1e-3  # of every Conv in nets.yolov5
 
 
 def import_yolov5(path: Path, folder: Path) -> Path:
-    """Turn a YOLOv5 checkpoint into ``detector.safetensors``.
+    """Turn a YOLOv5 checkpoint into ``detector.safetensors`` of a folder, made if need be.
 
-    Args:
-        path: A ``.pt`` file of YOLOv5 v6 or newer, n to x, with three output levels and one
-            or two classes (one-line plates, two-line plates), fused or not; or its state
-            dict, as ``.pt`` or safetensors.
-        folder: Where the weights go; made if need be.
-
-    Returns:
-        The file written.
+    It is a ``.pt`` file of YOLOv5 v6 or newer, n to x, with three output levels and one or two
+    classes (one-line plates, two-line plates), fused or not; or its state dict, as ``.pt`` or
+    safetensors. Returns the file written.
 
     Raises:
         CheckpointError: The file is damaged, hostile, or not laid out like that; the
@@ -50,18 +45,12 @@ def import_yolov5(path: Path, folder: Path) -> Path:
 def import_recognizer(
     lprnet: Path, stn: Path, alphabet: str, folder: Path, countries: Sequence[str] = ("ru",)
 ) -> tuple[Path, Path]:
-    """Turn state dicts of our LPRNet and STN into weights.
+    """Turn state dicts of our LPRNet and STN, ``.pt`` or safetensors, into weights in a folder.
 
-    Args:
-        lprnet: State dict of ``nets.lprnet.LPRNet``, as ``.pt`` or safetensors.
-        stn: State dict of ``nets.stn.STN`` that straightened its plates in training.
-        alphabet: The recognizer's characters in class order, without the blank.
-        folder: Where the weights go; made if need be.
-        countries: Whose plates it reads: names of files in ``countries/``, home first.
-
-    Returns:
-        The recognizer's file and the rectifier's. Sizes, margins and normalisation are
-        those of ``spec.py``: tensors don't tell them.
+    The STN is the one that straightened the plates of the LPRNet's training. The alphabet has its
+    characters in class order, without the blank; the countries are names of files in
+    ``countries/``, home first. Returns the recognizer's file and the rectifier's. Sizes, margins
+    and normalisation are those of ``spec.py``: tensors don't tell them.
 
     Raises:
         CheckpointError: A file is damaged or hostile.

@@ -147,10 +147,7 @@ class Run:
     ) -> None:
         """Take steps until the minutes are used; report, draw and save every so many steps.
 
-        Args:
-            step: Learns from one batch; returns what the curves show.
-            report_every: Steps between two reports.
-            check: Measures the averaged weights, for the curves, too.
+        Each learns from one batch; what it and the check of averaged weights return is drawn.
         """
         taken: list[dict[str, float]] = []
         done = self.progress * self._minutes
@@ -188,11 +185,8 @@ class Run:
     ) -> list[Path]:
         """Write finished weights; a training that could not goes on from its checkpoint to here.
 
-        Args:
-            nets: By name, as `weights.save` takes them.
-            summary: How they came to be; what every training knows is added.
-            start_from: Folder of the weights that the training began with.
-            folder: Where they go, made if need be; None is the run's.
+        They go to a folder, made if need be, by default the run's, with a summary of how they came
+        to be: what every training knows is added, such as the weights that this one began with.
         """
         folder = folder or self._folder
         folder.mkdir(parents=True, exist_ok=True)

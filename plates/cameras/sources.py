@@ -98,10 +98,8 @@ class Source(FrameSource):
     that ends, hangs or sends garbage is connected again, later and later, for ever. A file's frames
     are all handed over; where it can't be read, or not to its end, its last state is "failed".
 
-    Args:
-        address: With user and password, where the camera wants them.
-        fps: Frames a second that are handed over, at most.
-        hwaccel: What decodes, if PyAV has it here, such as "cuda" or "vaapi".
+    The address has user and password, where the camera wants them; `fps` frames a second are handed
+    over, at most; `hwaccel` decodes, if PyAV has it here, such as "cuda" or "vaapi".
     """
 
     def __init__(self, address: str, fps: float, hwaccel: str | None = None) -> None:
