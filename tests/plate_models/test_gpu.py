@@ -140,21 +140,16 @@ def test_a_device_reads_what_the_host_reads_and_no_pixels_are_copied(name, look_
 
 
 def test_what_is_replayed_is_what_the_net_gives():
+    shapes: list[tuple[int, ...]] = []
+
     def net(batch: Tensor) -> tuple[Tensor, Tensor]:
         return batch * 2, batch.sum(dim=1)
 
     def record(net: Any, given: Tensor) -> tuple[Callable[[], None], Any]:
-        """In place of a CUDA graph, which writes to the same memory again."""
         shapes.append(tuple(given.shape))
-        outputs = net(given)
+        outputs = net(given)  # a CUDA graph writes to the same memory again
+        return lambda: [*map(Tensor.copy_, outputs, net(given))] and None, outputs
 
-        def replay() -> None:
-            for one, new in zip(outputs, net(given), strict=True):
-                one.copy_(new)
-
-        return replay, outputs
-
-    shapes: list[tuple[int, ...]] = []
     replayed, batches = CudaGraphs(net, record), [torch.rand(rows, 3) for rows in (1, 3, 4, 2, 3)]
     for answer, batch in zip([replayed(batch) for batch in batches], batches, strict=True):
         assert all(map(torch.equal, answer, net(batch)))
