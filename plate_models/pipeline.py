@@ -139,11 +139,9 @@ def read_plates(
         plates += [plate for plate in read(_NEAR) if _is_plate(plate, _SURE_NEAR)]
         plates.sort(key=lambda plate: (-plate.reading.readable, -plate.detection_score))
         boxes = [plate.box for plate in plates]
-        overlap = np.tril(box_iou_xyxy(boxes, boxes) > config.specs.detector.iou_threshold, -1)
-        plates = [
-            plate for plate, drop in zip(plates, overlap.any(axis=1), strict=True) if not drop
-        ]
-    return plates
+        same = np.tril(box_iou_xyxy(boxes, boxes) > config.specs.detector.iou_threshold, -1)
+        plates = [plate for plate, drop in zip(plates, same.any(axis=1), strict=True) if not drop]
+    return sorted(plates, key=lambda plate: -plate.detection_score)
 
 
 def _read_found(

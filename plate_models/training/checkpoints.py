@@ -78,8 +78,7 @@ def read_state(path: Path) -> State:
     read `within_limits`. Returns tensors by name, on the CPU, contiguous, float32 if floating.
 
     Raises:
-        CheckpointError: The file is missing, damaged, hostile or holds no net; the
-            message names the file.
+        CheckpointError: It is missing, damaged, hostile or holds no net; the file is named.
     """
     try:
         with path.open("rb") as file:

@@ -32,10 +32,9 @@ def import_yolov5(path: Path, folder: Path) -> Path:
     safetensors. Returns the file written.
 
     Raises:
-        CheckpointError: The file is damaged, hostile, or not laid out like that; the
-            message names the first tensor that differs.
+        CheckpointError, WeightsError: The file is damaged, hostile, or not laid out like that;
+            the message names the first tensor that differs.
         SpecError: Its anchors make no sense.
-        WeightsError: As above.
     """
     state = _with_norms(_named_as_ours(read_state(path), path))
     (written,) = _write({"detector": (path, state)}, Specs(detector=spec_of(state, path)), folder)

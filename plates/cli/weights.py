@@ -17,6 +17,5 @@ def run(arguments: argparse.Namespace) -> int:
     from plate_models.release import check_manifest, write_manifest
 
     folder = arguments.weights or RELEASED_WEIGHTS
-    print(write_manifest(folder))
-    print(check_manifest(folder))
+    print(write_manifest(folder), check_manifest(folder), sep="\n")
     return 0

@@ -81,6 +81,13 @@ def _turned(degrees: float) -> Recipe:
     return turn
 
 
+def _cut(box: Box) -> Recipe:
+    """Cut a box out; whatever else was to be seen is gone."""
+    x0, y0, x1, y1 = map(round, box)
+    view = np.array([[1.0, 0, -x0], [0, 1, -y0], [0, 0, 1]])
+    return lambda image: (image[y0:y1, x0:x1], view)
+
+
 _MOTION = np.full((1, 9), 1 / 9, np.float32)
 RECIPES: dict[str, Recipe] = {
     "grey": _in_place(_grey),
@@ -141,8 +148,13 @@ def russian(data: Path) -> list[Photo]:
 
 
 def worse(data: Path) -> list[Photo]:
-    """The same, made worse by each recipe."""
-    return [
+    """The same, made worse by each recipe, and cut to their first plates."""
+    cut = [
+        replace(photo, row=f"{RUSSIAN}, cut out", plates=(plate,), recipe=_cut(plate.box))
+        for photo in russian(data)
+        for plate in photo.plates[:1]
+    ]
+    return cut + [
         replace(photo, row=f"{RUSSIAN}, {name}", recipe=recipe, least_iou=least_iou)
         for name, recipe in RECIPES.items()
         for least_iou in [_TURNED_LEAST_IOU if name.startswith("turned") else LEAST_IOU]
