@@ -39,6 +39,6 @@ def choose_threads(configured: int = 0) -> int:
     return min(configured, most) if configured else most
 
 
-def photos_at_once(threads: int) -> int:
-    """How many photos are worked on at the same time, by as many threads for each net."""
-    return threads + _WAITING_PHOTOS
+def photos_at_once(threads: int, processes: int = 1) -> int:
+    """How many photos each process works on at a time, by so many threads for each net."""
+    return max(1, (threads + _WAITING_PHOTOS) // processes)

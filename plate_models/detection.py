@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from plate_models import pixels
 from plate_models.pixels import Floats, Lines
@@ -46,7 +46,9 @@ def find_boxes(
     canvas, placement = letterbox(image, canvas_hw, spec.pad_value, share)
     candidates = pixels.to_host(detect(canvas[None])[0])
     boxes, scores, lines = select_boxes(candidates, spec)
-    return placement.to_photo(boxes), scores, lines
+    boxes = placement.to_photo(boxes)
+    inside = (boxes[:, 2:] > boxes[:, :2]).all(axis=1)  # the bars around it hold none
+    return boxes[inside], scores[inside], lines[inside]
 
 
 def choose_canvas(
@@ -97,13 +99,18 @@ def select_boxes(candidates: Floats, spec: DetectorSpec) -> tuple[Floats, Floats
     sides = candidates[:, 2:4] - candidates[:, :2]
     # NaN compares false: a broken row is dropped here.
     strong = candidates[(candidates[:, 4] >= spec.score_threshold) & (sides > 0).all(axis=1)]
-    overlaps = box_iou_xyxy(strong[:, :4], strong[:, :4]) > spec.iou_threshold
-    kept = np.ones(len(strong), np.bool_)
-    for row in range(len(strong)):  # greedy non-maximum suppression
+    best = strong[keep_apart(strong[:, :4], spec.iou_threshold)]
+    return best[:, :4], best[:, 4], np.where(best[:, 5] == 1, 2, 1)
+
+
+def keep_apart(boxes_xyxy: ArrayLike, iou_threshold: float) -> NDArray[np.bool_]:
+    """Which of (N, 4) boxes, best first, overlap no better one that is kept (greedy NMS): (N,)."""
+    overlaps = box_iou_xyxy(boxes_xyxy, boxes_xyxy) > iou_threshold
+    kept = np.ones(len(overlaps), np.bool_)
+    for row in range(len(overlaps)):
         if kept[row]:
             kept[row + 1 :] &= ~overlaps[row, row + 1 :]
-    best = strong[kept]
-    return best[:, :4], best[:, 4], np.where(best[:, 5] == 1, 2, 1)
+    return kept
 
 
 def shared_areas(a_xyxy: ArrayLike, b_xyxy: ArrayLike) -> Floats:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plate_models.detection import Detect, box_iou_xyxy, check_image, find_boxes, shared_areas
+from plate_models.detection import Detect, check_image, find_boxes, keep_apart, shared_areas
 from plate_models.formats import grammar_of
 from plate_models.pixels import Floats, Lines, join, resample, to_host
 from plate_models.recognition import ctc
@@ -138,9 +138,8 @@ def read_plates(
         # Plates that take up much of a photo are found better where it is smaller.
         plates += [plate for plate in read(_NEAR) if _is_plate(plate, _SURE_NEAR)]
         plates.sort(key=lambda plate: (-plate.reading.readable, -plate.detection_score))
-        boxes = [plate.box for plate in plates]
-        same = np.tril(box_iou_xyxy(boxes, boxes) > config.specs.detector.iou_threshold, -1)
-        plates = [plate for plate, drop in zip(plates, same.any(axis=1), strict=True) if not drop]
+        kept = keep_apart([plate.box for plate in plates], config.specs.detector.iou_threshold)
+        plates = _without_parts([plates[row] for row in np.flatnonzero(kept)])
     return sorted(plates, key=lambda plate: -plate.detection_score)
 
 
@@ -251,7 +250,7 @@ def _without_parts(plates: list[Plate]) -> list[Plate]:
     """Drop what lies inside a larger readable plate, such as its region found once more."""
     boxes = [plate.box for plate in plates]
     shared = shared_areas(boxes, boxes)
-    area, readable = shared.diagonal(), np.array([plate.reading.readable for plate in plates])
+    area, readable = shared.diagonal(), np.array([plate.reading.readable for plate in plates], bool)
     part = (shared > _PART * area[:, None]) & (area > area[:, None]) & readable
     return [plate for plate, drop in zip(plates, part.any(axis=1), strict=True) if not drop]
 

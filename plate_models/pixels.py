@@ -16,7 +16,6 @@ from PIL import Image
 
 Floats = NDArray[np.float32]
 Lines = NDArray[np.int64]
-Indices = NDArray[np.int64]
 # More source samples per crop pixel than this add nothing but time.
 _SAMPLES_PER_PIXEL = 4
 
@@ -76,7 +75,7 @@ def crop(photo: Any, box: tuple[float, float, float, float], size_hw: tuple[int,
     return mixed.round().clip(0, 255)[None]
 
 
-def _near(start: float, end: float, samples: int, length: int) -> tuple[Indices, float, float]:
+def _near(start: float, end: float, samples: int, length: int) -> tuple[NDArray[Any], float, float]:
     """The pixels of an axis around a stretch of it, cut at its length; where it lies on them."""
     scale = max((end - start) / samples, 1e-6)
     reach = max(scale, 1.0)

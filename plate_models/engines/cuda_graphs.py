@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 Net = Callable[[Tensor], Any]
+# Each keeps its memory: that of three canvases in five sizes of batch, and some of others.
+_MOST = 20
 # A net and its input, to what replays it and its outputs: the same memory each time.
 Record = Callable[[Net, Tensor], tuple[Callable[[], None], Any]]
 
@@ -40,12 +42,12 @@ class CudaGraphs:
     """A net on a GPU, recorded once for each shape of its batches.
 
     Batches are filled up to a power of two, so that few are recorded: what the net gives for a
-    row must not depend on the others.
+    row must not depend on the others. While one net of a process is recorded no other may be.
     """
 
     def __init__(self, net: Net, record: Record = record) -> None:
         self._net, self._record = net, record
-        self._recorded: dict[tuple[int, ...], Any] = {}
+        self._recorded: dict[tuple[Any, ...], Any] = {}
         self._lock = threading.Lock()
 
     @torch.no_grad()
@@ -53,11 +55,14 @@ class CudaGraphs:
         """Compute a batch of at least one row; the result is a tensor or a tuple, as the net's."""
         rows = len(batch)
         shape = (1 << (rows - 1).bit_length(), *batch.shape[1:])
+        kind = batch.dtype, *shape
         with self._lock:
-            if shape not in self._recorded:
+            if kind not in self._recorded:
+                if len(self._recorded) == _MOST:
+                    return self._net(batch)
                 given = batch.new_zeros(shape)
-                self._recorded[shape] = given, *self._record(self._net, given)
-            given, replay, outputs = self._recorded[shape]
+                self._recorded[kind] = given, *self._record(self._net, given)
+            given, replay, outputs = self._recorded[kind]
             given[:rows] = batch
             replay()
             # Copied: the next replay writes to the same memory.

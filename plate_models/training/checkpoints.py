@@ -75,10 +75,8 @@ def read_state(path: Path) -> State:
 
     It is a torch archive (torch 1.6 or newer) with a state dict, a module, or a dictionary with one
     of them under "ema", "model" or "state_dict"; or a safetensors file. One that is not trusted is
-    read `within_limits`. Returns tensors by name, on the CPU, contiguous, float32 if floating.
-
-    Raises:
-        CheckpointError: It is missing, damaged, hostile or holds no net; the file is named.
+    read `within_limits`. Returns tensors by name, on the CPU, contiguous, float32 if floating. A
+    CheckpointError names a file that is missing, damaged, hostile or holds no net.
     """
     try:
         with path.open("rb") as file:

@@ -31,10 +31,8 @@ def import_yolov5(path: Path, folder: Path) -> Path:
     classes (one-line plates, two-line plates), fused or not; or its state dict, as ``.pt`` or
     safetensors. Returns the file written.
 
-    Raises:
-        CheckpointError, WeightsError: The file is damaged, hostile, or not laid out like that;
-            the message names the first tensor that differs.
-        SpecError: Its anchors make no sense.
+    A CheckpointError or WeightsError names the first tensor that differs in a file that is
+    damaged, hostile or not laid out like that; anchors that make no sense are a SpecError.
     """
     state = _with_norms(_named_as_ours(read_state(path), path))
     (written,) = _write({"detector": (path, state)}, Specs(detector=spec_of(state, path)), folder)
@@ -51,11 +49,9 @@ def import_recognizer(
     ``countries/``, home first. Returns the recognizer's file and the rectifier's. Sizes, margins
     and normalisation are those of ``spec.py``: tensors don't tell them.
 
-    Raises:
-        CheckpointError: A file is damaged or hostile.
-        SpecError: The alphabet can't be used.
-        WeightsError: A country's formats are not at hand, or a tensor's name or shape is
-            not that of the net; the message names it. Nothing was written.
+    Nothing is written where a file is damaged or hostile (CheckpointError), the alphabet can't be
+    used (SpecError), a country's formats are not at hand, or a tensor's name or shape is not that
+    of the net (WeightsError); the message names it.
     """
     state = read_state(lprnet)
     stages = {key.rpartition(".block")[0] for key in state if ".block" in key}

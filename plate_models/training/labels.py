@@ -62,15 +62,11 @@ class Seen:
 def load_labels(folder: Path) -> list[LabelledPhoto]:
     """Read a labelled set, sorted by file name.
 
-    Args:
-        folder: Holds ``images/``, or the images themselves, and ``plates.csv`` with the columns
-            image (or photo), x0, y0, x1, y1 (pixels of the image as stored, before EXIF turns it
-            upright), and optionally text, legible (0 or 1; where it is left out, plates with a text
-            are), light, lines (1 or 2; 1 where it is left out), and country or kind.
-
-    Raises:
-        FileNotFoundError: The folder has no ``plates.csv``, or a listed image is missing.
-        LabelError: A row is not as described above.
+    The folder holds ``images/``, or the images themselves, and ``plates.csv`` with the columns
+    image (or photo), x0, y0, x1, y1 (pixels of the image as stored, before EXIF turns it upright),
+    and optionally text, legible (0 or 1; without it, plates with a text are), light, lines
+    (1 or 2; 1 where it is left out), and country or kind. No ``plates.csv``, or a listed image that
+    is missing, is a FileNotFoundError; a row that is not like that is a LabelError.
     """
     plates: dict[Path, list[LabelledPlate]] = defaultdict(list)
     path, images = folder / "plates.csv", folder / "images"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PARTS = {
     "labelled": "DIR/ru_photos (images/ and plates.csv; or DIR is itself such a set)",
-    "worse": "the same photos made worse by recipes: grey, blurred, turned, darker and so on",
+    "worse": "the same photos made worse by recipes: grey, blurred, turned, cut out and so on",
     "latin": "DIR/latin_photos, by region; O counts as 0",
     "world": "the held-out fifth of DIR/world_photos; what is read on no label, to be looked at",
     "no-plates": "boxes and readable texts on DIR/no_plates, where none should be",

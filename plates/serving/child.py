@@ -41,13 +41,9 @@ def python(module: str) -> tuple[str, ...]:
 class Child:
     """A part of the service that is a process; see `plates.serving.supervisor.Part`.
 
-    Args:
-        name: Of the part, such as "gateway".
-        command: Its command line, to which `--alive` is added.
-        environment: Asked at each start for what is added to this process's environment.
-        passed: Descriptors that it inherits.
-        needed: Whether the service fails with it. If not, its start is not waited for, and it is
-            restarted however often it fails.
+    `--alive` is added to its command line, and to this process's environment what `environment`
+    says at each start; it inherits the descriptors `passed`. The service fails with it if it is
+    `needed`. If not, its start is not waited for, and it is restarted however often it fails.
     """
 
     def __init__(

@@ -1,5 +1,6 @@
 """plate_recognition: a shell around read_plates that calls the nets through BLS."""
 
+import json
 import locale
 import sys
 import traceback
@@ -24,7 +25,10 @@ class TritonPythonModel:
         heap.keep_freed_memory()
         self.origin = contract.read_origin(args)
         self.config = contract.config_from(contract.version_folder(args))
-        self.slots = bls.Slots(photos_at_once(choose_threads()), self._answer)
+        processes = sum(
+            group["count"] for group in json.loads(args["model_config"])["instance_group"]
+        )
+        self.slots = bls.Slots(photos_at_once(choose_threads(), processes), self._answer)
 
     def execute(self, requests):
         self.slots.take(requests)

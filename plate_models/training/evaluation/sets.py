@@ -83,7 +83,7 @@ def _turned(degrees: float) -> Recipe:
 
 def _cut(box: Box) -> Recipe:
     """Cut a box out; whatever else was to be seen is gone."""
-    x0, y0, x1, y1 = map(round, box)
+    x0, y0, x1, y1 = (max(0, round(edge)) for edge in box)
     view = np.array([[1.0, 0, -x0], [0, 1, -y0], [0, 0, 1]])
     return lambda image: (image[y0:y1, x0:x1], view)
 
