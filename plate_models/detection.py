@@ -59,10 +59,7 @@ def choose_canvas(
 
 
 def letterbox(
-    image: Any,
-    canvas_hw: tuple[int, int],
-    pad_value: int = DETECTOR.pad_value,
-    share: float = 1.0,
+    image: Any, canvas_hw: tuple[int, int], pad_value: int = DETECTOR.pad_value, share: float = 1.0
 ) -> tuple[Any, Letterbox]:
     """Resize a photo to fit a canvas, or a share of its sides; keep its aspect, and pad the rest.
 

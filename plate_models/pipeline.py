@@ -43,9 +43,9 @@ _LOW_SPAN, _LOW_ASPECT, _LOW_LENGTH = (0.2, 0.8), 3.7, 5
 _PART = 0.8  # of a box, inside another one: then it is a part of that
 # A box of this detection score is a plate, whatever stands on it; others need a text so likely.
 _SURE_BOX, _LEAST_SCORE = 0.55, 0.05
-# Where nothing can be read the photo is looked at once more, so much smaller. What is found there
-# is a plate from this score on.
-_NEAR, _SURE_NEAR = 1 / 3, 0.7
+# Where nothing can be read, or a plate is wider than this share of the photo, it is looked at once
+# more, so much smaller. What is found there is a plate from this score on.
+_WIDE, _NEAR, _SURE_NEAR = 0.2, 1 / 3, 0.7
 # Below this one only a text of home says that it is one, or a sure one of a known format: others
 # are mostly signs and lorries.
 _DOUBTFUL_BOX = 0.5
@@ -134,8 +134,10 @@ def read_plates(
     check_image(image)
     read = partial(_read_found, image, detect, rectify, recognize, config)
     plates = read()
-    if config.still and not any(plate.reading.readable for plate in plates):
-        # Plates that take up much of a photo are found better where it is smaller.
+    # Plates that take up much of a photo are found whole where it is smaller.
+    widest = max((plate.box[2] - plate.box[0] for plate in plates), default=0) / image.shape[1]
+    readable = any(plate.reading.readable for plate in plates)
+    if config.still and (not readable or widest > _WIDE):
         plates += [plate for plate in read(_NEAR) if _is_plate(plate, _SURE_NEAR)]
         plates.sort(key=lambda plate: (-plate.reading.readable, -plate.detection_score))
         kept = keep_apart([plate.box for plate in plates], config.specs.detector.iou_threshold)

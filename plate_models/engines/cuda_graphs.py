@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 Net = Callable[[Tensor], Any]
-# Each keeps its memory: that of three canvases in five sizes of batch, and some of others.
-_MOST = 20
+_MOST = 20  # each keeps its memory: three canvases in five sizes of batch, and some others
 # A net and its input, to what replays it and its outputs: the same memory each time.
 Record = Callable[[Net, Tensor], tuple[Callable[[], None], Any]]
 
