@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import cv2
 import numpy as np
 from numpy.random import Generator
-from PIL import Image as Pixels
 
+from plate_models import pixels
 from plate_models.spec import RECTIFIER
 from plate_models.training.imaging import (
     Field,
@@ -185,25 +185,19 @@ def _compose(
 
 
 def cut_crop(photo: Image, low: Floats, high: Floats, quad: Floats) -> tuple[Image, Field]:
-    """Cut a region that lies inside the photo and scale it to the rectifier's crop.
+    """Cut a region out of a photo, as serving does, and scale it to the rectifier's crop.
 
     Returns the crop, (H, W, 3) uint8 of ``RECTIFIER.crop_hw``, and the quad in its pixels.
     """
     (left, top), (right, bottom) = low.tolist(), high.tolist()
-    height, width = RECTIFIER.crop_hw
-    # Pillow averages with the same triangle filter as `rectification.crop_boxes`.
-    crop = Pixels.fromarray(photo).resize(
-        (width, height), Pixels.Resampling.BILINEAR, box=(left, top, right, bottom)
-    )
-    return np.asarray(crop), ((quad - low) * (width, height) / (high - low)).astype(np.float32)
+    cut = pixels.crop(photo, (left, top, right, bottom), RECTIFIER.crop_hw)[0]
+    corners = (quad - low) * RECTIFIER.crop_hw[::-1] / (high - low)
+    return np.asarray(cut.transpose(1, 2, 0), np.uint8, "C"), corners.astype(np.float32)
 
 
 def crop_around(photo: Image, quad: Floats, lines: int, rng: Generator) -> tuple[Image, Field]:
     """Cut a plate with these corners out of a photo, in a box that errs; returns as `cut_crop`."""
-    low, high = _sample_box(quad, lines, rng, DEFAULT_CROPS)
-    rim = int(max(0, *np.ceil(-low), *np.ceil(high - photo.shape[1::-1])))
-    wider = np.pad(photo, ((rim, rim), (rim, rim), (0, 0)), "edge") if rim else photo
-    return cut_crop(wider, low + rim, high + rim, quad + rim)
+    return cut_crop(photo, *_sample_box(quad, lines, rng, DEFAULT_CROPS), quad)
 
 
 def _kept(scene: Image, photo: Image, quad: Floats) -> float:
