@@ -1,5 +1,6 @@
 """What FastAPI passes to the routes: the application's services and the request's context."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Annotated
 from fastapi import Depends, Header, Request
 
 from api.edge.access import Access
+from api.errors import RecognizerUnavailable
 from api.observing.metrics import Metrics
 from api.parameters import F, merged
 from api.readiness import Readiness
@@ -74,6 +76,8 @@ async def _context(
     context = RequestContext(request, deadline)
     try:
         yield context
+    except asyncio.CancelledError:
+        raise RecognizerUnavailable("The service is stopping. Try again shortly.") from None
     finally:
         await context.close()
 

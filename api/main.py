@@ -1,5 +1,6 @@
 """The gateway as an application; `api.edge.protocol.GatewayConfig` says how it is served."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
@@ -21,6 +22,9 @@ from api.settings import Settings
 from api.triton import TritonClient
 from api.uploads.receiving import UploadMemory
 from plate_models.spec import MODEL_VERSION
+
+# What was cancelled by the stop is still answered.
+_GOODBYE_S = 0.05
 
 
 def create_app(settings: Settings, routers: Sequence[APIRouter] = ()) -> FastAPI:
@@ -52,7 +56,7 @@ def create_app(settings: Settings, routers: Sequence[APIRouter] = ()) -> FastAPI
             allow_origins=settings.cors_origins,
             allow_methods=("GET", "POST"),
             allow_headers=("Authorization", "Content-Type", "X-Request-Id", "X-Request-Timeout"),
-            expose_headers=("Retry-After", "X-Request-Id"),
+            expose_headers=("Retry-After", "X-Plates-Redacted", "X-Request-Id"),
         )
     app.add_middleware(Edge, settings=settings, metrics=metrics)
     return app
@@ -69,3 +73,4 @@ async def _connected(
         reader = PhotoReader(settings, client, readiness, metrics)
         app.state.services = Services(settings, access, reader, readiness, metrics, memory)
         yield
+        await asyncio.sleep(_GOODBYE_S)

@@ -5,6 +5,7 @@ vehicle is made up.
 """
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -159,11 +160,10 @@ class ReaderFields(BaseModel):
         codes = (code.strip().partition("-")[0] for code in given.split(","))
         return fields_of(cls, dict(upload.fields) | {"regions": list(filter(None, codes))})
 
-    @property
-    def countries(self) -> str | None:
-        """The countries of `regions` that are known here, before the service's others."""
-        known = [code for code in self.regions if code in at_hand()]
-        return ",".join([*known, "*"]) if known else None
+    def countries(self, served: Sequence[str]) -> str | None:
+        """The countries of `regions` that are served, before the others; none named is all."""
+        known = [code for code in self.regions if code in (served or at_hand())]
+        return ",".join([*known, *(served or "*")]) if known else None
 
     def wants(self, plate: Plate) -> bool:
         """Whether a plate is sure enough, and of a region that was asked for."""
@@ -215,7 +215,7 @@ async def read_plates(
     async with services.received(context, _FORM, parameters) as (upload, wanted):
         fields = ReaderFields.of(upload)
         came = fields.timestamp or datetime.now(UTC)
-        countries = wanted.countries or fields.countries
+        countries = wanted.countries or fields.countries(services.settings.countries)
         reading = await services.reader.read(upload.photo, context, countries)
     services.calls += 1
     answer = answer_from(reading.recognition, wanted, reading.total_ms)

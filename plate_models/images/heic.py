@@ -76,9 +76,10 @@ class _File:
         primary = boxes[b"pitm"].number(4 if _version(boxes[b"pitm"]) else 2)
         size_wh = self._use(primary, tile=False)
         for (kind, source), targets in self._references.items():
+            if kind != b"auxl" or primary not in targets:
+                continue
             properties = self._items[source].properties if source in self._items else []
-            alpha = any(k == b"auxC" and c[4:].startswith(_ALPHA) for k, c in properties)
-            alpha = alpha and kind == b"auxl" and primary in targets
+            alpha = any(k == b"auxC" and c.startswith(_ALPHA, 4) for k, c in properties)
             if alpha and self._use(source, tile=False) != size_wh:
                 raise NotRead("HEIC files with a smaller transparency are not read.")
         for number, place in self._kind_places:
@@ -148,6 +149,8 @@ class _File:
 
     def _use(self, number: int, *, tile: bool) -> tuple[int, int]:
         """Keep an item with all that it is made of; its size."""
+        if number in self._used:
+            raise Defect("uses a picture twice")
         item = self._items.get(number, _Item(b"none"))
         size_wh, content = item.size_wh(), self._content(item)
         if item.kind == b"hvc1":

@@ -24,6 +24,7 @@ _COLOURS = {0xE0: b"JFIF\0", 0xEE: b"Adobe"}
 _APP1, _EXIF = 0xE1, b"Exif\0\0"
 _END = b"\xff\xd9"
 _COEFFICIENTS = frozenset(range(64))
+_LONGEST_SCAN_HEADER = 16  # with its marker: of four components (B.2.3)
 
 
 @dataclass
@@ -84,6 +85,8 @@ def _note(found: _Found, marker: int, segment: bytes) -> None:
     elif marker == _SOS:
         if found.size_wh is None:
             raise Defect("has a scan before its frame header")
+        if len(segment) > _LONGEST_SCAN_HEADER:
+            raise Defect("has a scan of more than four components")
         found.scans += 1
         if found.scans > MAX_SCANS:
             raise Defect(f"has more than {MAX_SCANS} scans")

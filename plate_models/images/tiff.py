@@ -8,7 +8,7 @@ from plate_models.images.outline import LARGE_TILE, MAX_SCANS, Defect, NotRead, 
 
 _WIDTH, _HEIGHT, _COMPRESSION, _ORIENTATION, _SAMPLES = 256, 257, 259, 274, 277
 _STRIP_OFFSETS, _STRIP_SIZES, _TILE_OFFSETS, _TILE_SIZES = 273, 279, 324, 325
-_TILE_WIDTH, _TILE_HEIGHT = 322, 323
+_TILE_WIDTH, _TILE_HEIGHT, _SUBFILE = 322, 323, 254
 # What the pixels depend on. Other tags lead to further pictures and to private data.
 _NEEDED = frozenset(
     {_WIDTH, _HEIGHT, 258, _COMPRESSION, 262, 266, _STRIP_OFFSETS, _SAMPLES, 278, 279, 284}
@@ -52,11 +52,11 @@ def outline(data: bytes) -> Outline:
 
     Raises:
         Defect: Cut off, contradictory, or made to keep a decoder busy.
-        NotRead: A compression or number of samples that photos don't have.
+        NotRead: A compression or number of samples that photos don't have, or a thumbnail first.
     """
     entries: dict[int, Entry] = {}
     for entry in entries_of(data):
-        if entry.tag in _NEEDED | {_ORIENTATION}:
+        if entry.tag in _NEEDED | {_ORIENTATION, _SUBFILE}:
             entries.setdefault(entry.tag, entry)
     held = sum(entry.length * _TYPE_SIZES.get(entry.kind, 1) for entry in entries.values())
     if held > len(data):
@@ -69,6 +69,8 @@ def outline(data: bytes) -> Outline:
         return values[0]
 
     width, height = number(_WIDTH), number(_HEIGHT)
+    if number(_SUBFILE, 0) & 1:
+        raise NotRead("RAW files (NEF, DNG) are not read. Convert the photo to JPEG.")
     compression, samples = number(_COMPRESSION, 1), number(_SAMPLES, 1)
     if compression not in _COMPRESSIONS:
         raise NotRead(f"TIFFs of the compression {compression} are not read. Save it with LZW.")

@@ -20,7 +20,7 @@ from plates.serving.processes import die_with_parent
 from plates.serving.supervisor import RestartBudget
 
 # What is under way is finished in that time, or not at all.
-STOP_S = 2.4
+STOP_S = 3.0
 START_S = 60.0
 SILENCE_S = 20.0
 SIGN_S = 1.0

@@ -138,6 +138,7 @@ def test_only_named_origins_may_use_the_service(client, fake):
         refused = open_to_some.post("/v1/plates", headers={"origin": ORIGIN})
         assert refused.status_code == 401  # and the page may read why
         assert refused.headers["access-control-allow-origin"] == ORIGIN
+        assert "X-Plates-Redacted" in refused.headers["access-control-expose-headers"]
         evil = PREFLIGHT | {"origin": "https://evil.example"}
         answer = open_to_some.options("/v1/plates", headers=evil)
         assert "access-control-allow-origin" not in answer.headers

@@ -9,7 +9,7 @@ import fake_triton
 import httpx
 import pytest
 from gateway_support import ALPR, READER
-from support import PHOTO
+from support import PHOTO, running_gateway
 
 BASE64 = base64.b64encode(PHOTO).decode()
 READ = ["B840CK197"]  # the fake Triton's other plate has no text
@@ -188,6 +188,13 @@ def test_plates_are_chosen(client, path, fields, plates):
 def test_regions_are_the_likeliest_countries(client, fake, fields, countries):
     assert post(client, READER, **fields).status_code == 201
     assert fake.countries == countries
+
+
+def test_regions_add_no_country_to_those_of_the_setting(fake):
+    with running_gateway(fake, countries=("sk", "cz")) as few:
+        for regions, countries in (("", "sk,cz"), ("cz", "cz,sk,cz"), ("pl", "sk,cz")):
+            assert post(few, READER, regions=regions).status_code == 201
+            assert fake.countries == countries
 
 
 # What clients send, byte for byte but for the photo, recorded on a socket that only listens; the

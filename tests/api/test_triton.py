@@ -2,14 +2,16 @@
 
 import json
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import fake_triton
 import grpc
+import httpx
 import numpy as np
 import pytest
 from fake_triton import FakeTriton, Holding, refusing, sleeping
-from gateway_support import ALPR, HANG_S, READER, assert_dialect_error, everything
+from gateway_support import ALPR, BATCH, HANG_S, READER, assert_dialect_error, everything
 from pydantic import ValidationError
 from support import PHOTO, STATUS, assert_problem, post_raw, running_gateway, wait_until
 
@@ -89,6 +91,28 @@ def test_triton_that_is_away(was_there):
         assert_problem(post_raw(client, PHOTO), 503, AWAY)
         assert client.get("/healthz").json() == {"status": "alive"}
         assert_problem(client.get("/readyz"), 503, None)
+
+
+def test_photos_that_are_read_at_the_stop_are_answered(fake):
+    holding, paths = Holding(), ("/v1/plates", BATCH, READER, ALPR)
+    fake.reply = holding
+    with holding, ThreadPoolExecutor(len(paths)) as pool:
+        with running_gateway(fake, concurrency=1) as client:
+            fields = ("image", "image", "upload", "upload")
+            posts = [
+                pool.submit(
+                    httpx.post, client.base_url.join(path), files={field: PHOTO}, timeout=60
+                )
+                for path, field in zip(paths, fields, strict=True)
+            ]
+            assert holding.arrived.acquire(timeout=HANG_S)
+            time.sleep(0.5)  # The others wait for the only place.
+        answers = [post.result() for post in posts]
+    for answer in answers[:2]:
+        assert_problem(answer, 503, AWAY)
+    for answer in answers[2:]:
+        assert_dialect_error(answer, 503)
+    assert all(answer.headers["retry-after"] for answer in answers)
 
 
 def test_photos_go_to_each_triton_in_turn_and_on_when_one_ends():

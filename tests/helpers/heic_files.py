@@ -99,6 +99,27 @@ def flat(side: int) -> bytes:
     return grid_of(count, count, side, side, 512, *TILE)
 
 
+def shared_tile() -> bytes:
+    """A picture of one tile, which its transparency is made of, too."""
+    layout, alpha = bytes(4) + b"\0\x40\0\x40", b"urn:mpeg:hevc:2015:auxid:1\0"
+    sizes = [ispe(64, 64)]
+    return heic_of(
+        (1, b"grid", sizes, layout),
+        (2, b"grid", [*sizes, box(b"auxC", alpha, version=0)], layout),
+        coded(3),
+        references=((b"dimg", 1, [3]), (b"dimg", 2, [3]), (b"auxl", 2, [1])),
+    )
+
+
+def named() -> bytes:
+    """The plain picture, beside another that has a large name 255 times, and 10,000 references."""
+    number, kind, properties, data = coded(1)
+    name = box(b"auxC", bytes(600_000))
+    references = tuple((struct.pack(">I", 0x61000000 + each), 2, []) for each in range(10_000))
+    plain = (number, kind, [*properties, box_in(PLAIN, b"clap")], data)
+    return heic_of(plain, (2, b"hvc1", [name] * 255, b"x"), references=references)
+
+
 def burdened() -> bytes:
     """The plain picture among a profile, a huge thumbnail, and texts that share megabytes."""
     number, kind, properties, data = coded(1)

@@ -171,6 +171,7 @@ UNSUPPORTED: dict[str, Made] = {
     "lossless jpeg": lambda: jpeg_frame(0xC3),
     "jpeg of no height": lambda: jpeg_claiming(64, 0),
     "tiff of xz": lambda: tiff_of(tiff_tags(compression=34925)),
+    "tiff of a thumbnail first": lambda: tiff_of(tiff_tags() | {254: (4, 1, 1)}).ljust(400),
     "tiff of many samples": lambda: tiff_of(tiff_tags(samples=65_535)),
     "heic of another codec": lambda: heic_of((1, b"av01", [ispe(64, 64)], SLICE)),
     "heic of a grid of grids": lambda: heic_of(
@@ -187,6 +188,10 @@ BROKEN: dict[str, Made] = {
         jpeg_claiming(65_000, 65_000)[: JPEG_FRAME + 19] + SMALL_JPEG[JPEG_FRAME:]
     ),
     "jpeg of many scans": lambda: jpeg_of_scans(21, 64),
+    "jpeg of scans of many components": lambda: jpeg_with(
+        segment(0xC2, b"\x08\0\x10\0\x10\x01\x01\x11\0"),
+        *20 * [segment(0xDA, b"\x01" + b"\x01\0" * 32_764 + b"\0\xff\0")],
+    ),
     "webp of a frame larger than its canvas": lambda: webp_with(webp_canvas(0, 8, 8)),
     "webp of too many chunks": lambda: webp_with(webp_chunk(b"JUNK", b"") * 21_000),
     "gif of a million comments": lambda: gif_with(b"!\xfe\x01a\0" * 3_000_000),
@@ -206,6 +211,8 @@ BROKEN: dict[str, Made] = {
     "heic of a larger picture than it says": lambda: heic_files.FILES["larger"],
     "heic of large tiles": lambda: grid_of(1, 1, 64, 48, 2000),
     "heic of too many tiles": lambda: grid_of(33, 33, 64 * 33, 64 * 33),
+    "heic of large names": heic_files.named,
+    "heic of a tile in two pictures": heic_files.shared_tile,
     "heic of many pictures in one": lambda: heic_of(coded(1, 64, SLICE * 1000)),
     "heic of extents that share bytes": lambda: heic_of(
         coded(1, 64, bytes(MEGABYTE)), extents=60_000
