@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 logging.getLogger("httpx").setLevel(logging.WARNING)
 
 _TIMEOUT_S, _POLL_S, _PURGE_EVERY_S = 10, 0.2, 10
+# What was tried so often has waited for half a minute at least.
+_LATE_ATTEMPTS = 5
 # Plate Recognizer Stream gives angles on the unit circle; who approaches goes down.
 _ANGLES = {"right": 0, "leaving": 90, "left": 180, "approaching": 270}
 _CSV_HEADER = (
@@ -99,27 +101,41 @@ def targets_of(file: settings.CamerasFile) -> dict[str, Target]:
         else:
             # No proxies of the environment: they would look up names themselves.
             # SSL_CERT_FILE holds all the same.
-            way = httpx.HTTPTransport()
+            way = _Pinned(target.private_addresses)
             client = httpx.Client(transport=way, trust_env=False, timeout=_TIMEOUT_S)
-            client.event_hooks["request"].append(partial(_pin, target.private_addresses))
             targets[target.name] = partial(_post, target, client)
     return targets
 
 
-def _pin(private_addresses: bool, request: httpx.Request) -> None:
-    """Have a request sent to the very address that is checked: a name may change in between."""
-    host = request.url.raw_host.decode()
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise NotDelivered(f"its name has no address: {error}") from None
-    address = str(found[0][4][0])
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    if not private_addresses and (not ip.is_global or ip.is_multicast):
-        raise NotDelivered("its address is private; private_addresses = true allows that")
-    # Certificates are checked for the name, and the header Host has it already.
-    request.extensions |= {"sni_hostname": host}
-    request.url = request.url.copy_with(host=address)
+class _Pinned(httpx.HTTPTransport):
+    """Sends to the very address that was checked: a name may change in between.
+
+    Of several addresses to the first that takes the connection.
+    """
+
+    def __init__(self, private_addresses: bool) -> None:
+        super().__init__()
+        self._private_addresses = private_addresses
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        url, host = request.url, request.url.raw_host.decode()
+        try:
+            found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise NotDelivered(f"its name has no address: {error}") from None
+        # Certificates are checked for the name, and the header Host has it already.
+        request.extensions |= {"sni_hostname": host}
+        problem: Exception = NotDelivered("its name has no address")
+        for address in dict.fromkeys(str(each[4][0]) for each in found):
+            ip = ipaddress.ip_address(address.partition("%")[0])
+            if not self._private_addresses and (not ip.is_global or ip.is_multicast):
+                raise NotDelivered("its address is private; private_addresses = true allows that")
+            request.url = url.copy_with(host=address)
+            try:
+                return super().handle_request(request)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                problem = error
+        raise problem
 
 
 def _post(
@@ -261,10 +277,11 @@ class _Mqtt:
     def publish(self, delivery: Delivery, event: Event) -> None:
         if not self._client.is_connected():
             raise NotDelivered(self._problem)
-        # Attributes first: automations start with the state. After an outage older events may
-        # come later: they are no last plate, and open no gate.
+        # Attributes first: automations start with the state. What comes after an outage, or after
+        # newer events, is no last plate and opens no gate.
         camera, payloads = event["camera"], {"pass": delivery.payload, "plate": event["text"]}
-        if delivery.seq < self._newest.get(camera, 0):
+        late = delivery.attempts >= _LATE_ATTEMPTS
+        if late or delivery.seq < self._newest.get(camera, 0):
             del payloads["plate"]
         for name, payload in payloads.items():
             topic = f"plates/{camera}/{name}"

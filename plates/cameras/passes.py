@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from api.answers import answer_of
 from plates.cameras import events
 from plates.cameras.events import Match, Pass, Stream
-from plates.cameras.frames import Frame, SeenPlate
+from plates.cameras.frames import Clock, Frame, SeenPlate
 from plates.cameras.fusion import Fused, Fusion, Reader
 from plates.cameras.lists import PlateList
 from plates.cameras.settings import Polygon
@@ -140,6 +140,7 @@ class Passes:
         self._runs: dict[Track, _Run] = {}
         self._stream = Stream()
         self._now, self._clock_ahead, self._came = 0.0, 0.0, 0.0
+        self._clock: Clock | None = None
 
     def add(self, frame: Frame, plates: Sequence[SeenPlate], stream: Stream) -> list[Report]:
         """Take the plates of the next frame; the stream's counts are those since its beginning."""
@@ -185,11 +186,14 @@ class Passes:
         return self._end(inf)
 
     def _take_time(self, frame: Frame) -> None:
-        now = frame.captured - self._clock_ahead
-        if not self._came or now < self._now - _OUT_OF_ORDER_S:
+        came = time.monotonic()
+        if frame.clock != self._clock:  # Between two clocks, this machine's tells what has passed.
+            passed = came - self._came if self._clock else 0.0
+            self._clock_ahead = frame.captured - self._now - passed
+        elif frame.captured - self._clock_ahead < self._now - _OUT_OF_ORDER_S:
             self._clock_ahead = frame.captured - self._now
         self._now = max(self._now, frame.captured - self._clock_ahead)
-        self._came = time.monotonic()
+        self._clock, self._came = frame.clock, came
 
     def _update(self, run: _Run) -> list[Report]:
         """Report what is new; a pass that is found to be another one joins it."""

@@ -40,7 +40,8 @@ BesideFile = Annotated[Path, AfterValidator(_beside_file)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 _DATABASE = Field(pattern=r"^(sqlite:///|postgresql://[^/?]+/)[^?]+$")
 _HOST = r"(\[[0-9A-Fa-f:.]+\]|[^/?#@:\s\[\]]+)"
-_BROKER = Field(pattern=rf"^mqtts?://([^/?#\s]*@)?{_HOST}(:\d{{1,5}})?/?$")
+_PORT = r"(:([0-5]?\d{1,4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5]))?"
+_BROKER = Field(pattern=rf"^mqtts?://([^/?#\s]*@)?{_HOST}{_PORT}/?$")
 DatabaseUrl = Secret[Annotated[str, _DATABASE, AfterValidator(_beside_file), _EXPANDED]]
 _WHSEC = Field(pattern=r"^whsec_([A-Za-z0-9+/]{4}){8,}(..==|...=)?$")  # at least 24 bytes
 # Points (x, y) in shares of the picture's width and height.

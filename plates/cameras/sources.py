@@ -34,7 +34,9 @@ _MOST_SKEW_S = 3600.0
 _CLOSE_S = 2.0
 # Before the host, or where cameras have it in the path or behind it: "?user=admin&pwd=…".
 _PASSWORD = re.compile(
-    r"(?<=://)([^/@\s:]*:)[^/\s]*(?=@)|(\b(?:pass\w*|pwd|token|key)=)[^&\s]*", re.I
+    r"(?<=://)([^/@\s:]*:)[^/\s]*(?=@)"
+    r"|((?<![a-z])(?:(?:login)?pas\w*|psw|pwd|token|key)=)[^&\s]*",
+    re.I,
 )
 
 log = logging.getLogger("plates.cameras")
@@ -160,7 +162,7 @@ class Source(FrameSource):
             # Threads that decode a frame each would hold back as many frames.
             stream.thread_type = "SLICE"
             clock = _CaptureClock(container, self._address, self._live)
-            due_s, least_s = -1.0, math.inf
+            due_s, least_s = -math.inf, math.inf
             for frame in _decoded(container, stream):
                 if self._over.is_set():
                     return
@@ -171,7 +173,7 @@ class Source(FrameSource):
                     least_s = min(least_s + _CREEP_S, delay_s)
                     late = delay_s - least_s > _LATE_S
                     stream.codec_context.skip_frame = "NONKEY" if late else "DEFAULT"
-                if due_s - 1 < position_s < due_s - self._step_s / 8:
+                if due_s - self._step_s - 1 < position_s < due_s - self._step_s / 8:
                     continue
                 on_time = 0 <= position_s - due_s + self._step_s / 8 < self._step_s
                 due_s = self._step_s + (due_s if on_time else position_s)
@@ -247,8 +249,9 @@ class _CaptureClock:
             return known, position_s
         self.source = "arrival"
         # The least delay so far: frames come late, never early.
-        self._offset = min((self._offset or now) + _CREEP_S, now - position_s)
-        return max(self._offset + position_s, now - _SILENT_S), position_s
+        least = min((self._offset or now) + _CREEP_S, now - position_s)
+        self._offset = max(least, now - position_s - _SILENT_S)
+        return self._offset + position_s, position_s
 
 
 def _decoded(

@@ -245,7 +245,8 @@ class Store:
                     _TABLES.create_all(connection)
                 yield connection
             self._created = True
-        except (sa.exc.DBAPIError, sa.exc.TimeoutError) as error:
+        # pg8000 lets its socket's errors through.
+        except (sa.exc.DBAPIError, sa.exc.TimeoutError, OSError) as error:
             # Without the statement, whose parameters are texts of plates.
             raise StoreUnavailable(str(getattr(error, "orig", error))) from None
 

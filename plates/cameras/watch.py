@@ -32,7 +32,7 @@ from plates.cameras.fusion import Reader
 from plates.cameras.lists import PlateList
 from plates.cameras.passes import Passes, Report
 from plates.cameras.recognizer import RecognizerAway, seen_plates
-from plates.cameras.sources import FrameSource, MotionGate, Source, SourceError
+from plates.cameras.sources import FrameSource, MotionGate, Source, SourceError, redacted
 
 CSV_COLUMNS = (
     *("camera", "first", "last", "text", "score", "readable", "format", "direction"),
@@ -128,7 +128,7 @@ def open_cameras(
     model = Model(version=MODEL_VERSION, weights=weights)
     cameras: list[Camera] = []
     for address in addresses:
-        url = urlsplit(address)
+        url = urlsplit(redacted(address))
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(url.path).stem or url.hostname or "camera")
         names[name] += 1
         name += f"-{names[name]}" if names[name] > 1 else ""

@@ -1,5 +1,6 @@
 """From scripted frames to events: one pass for each vehicle, whatever it does."""
 
+import time
 import tracemalloc
 import weakref
 from dataclasses import replace
@@ -15,6 +16,7 @@ from plates.cameras.lists import PlateList
 from plates.cameras.passes import Passes
 
 CAR, OTHER, ALIKE = "X556XM750", "B840CK197", "X558XM750"
+START = frame_at(0).captured
 MODEL = Model(version="1", weights="sha256:0")
 
 
@@ -234,6 +236,19 @@ def test_a_clock_that_is_set_back_neither_ends_nor_doubles_a_pass():
     [last] = ended(run(passes_of(), lambda _: [seen(CAR, (400, 300))], times=times))
     assert last.evidence.frames_seen == 6
     assert last.time.last - last.time.first == pytest.approx(0.6)
+
+
+def test_a_camera_whose_own_clock_becomes_known_is_seen_on(monkeypatch):
+    """Its clock is ahead; a car that is hidden at that moment is one pass."""
+    passes, plates, events = passes_of(), [seen(CAR, (400, 300))], []
+    for second in (0, 0.2, 0.4, 0.6, 1.4, 1.6, 1.8):
+        monkeypatch.setattr(time, "monotonic", lambda: 1000 + second)  # noqa: B023
+        ahead = {"clock": "rtcp", "captured": START + second + 60} if second > 1 else {}
+        frame = replace(frame_at(second), **ahead)
+        events += [report.event for report in passes.add(frame, plates, Stream())]
+    [last] = ended([*events, *(report.event for report in passes.close())])
+    assert last.evidence.frames_seen == 7
+    assert last.time.last - last.time.first == pytest.approx(1.8)
 
 
 def test_a_pass_that_goes_on_keeps_no_picture():

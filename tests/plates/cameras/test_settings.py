@@ -63,6 +63,10 @@ name = "hub"
 kind = "mqqt"
 url = "mqtt://user:hunter2@broker"
 [[targets]]
+name = "typo"
+kind = "mqtt"
+url = "mqtt://user:hunter2@broker:99999"
+[[targets]]
 name = "hub"
 kind = "webhook"
 url = "https://user:hunter2@example.com/${{NOWHERE}}"
@@ -93,6 +97,7 @@ def test_all_problems_are_named_at_once_without_passwords(write):
         "targets.hook.webhook.url: ",
         "targets.hook.webhook.secret: ",
         "targets.hub: Input tag 'mqqt'",
+        "targets.typo.mqtt.url: ",
         "targets.hub: expected one of this name, found 2",
         "targets.hub.webhook.url: expected an environment variable 'NOWHERE', found none",
         "cameras.gate-1.zones.drive.1.0: Input should be less than or equal to 1, found 1.2",

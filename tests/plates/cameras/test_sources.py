@@ -114,6 +114,12 @@ def test_every_sampled_frame_of_a_file_comes_with_its_time(tmp_path):
     assert (state.status, state.frames_read, state.frames_dropped) == ("ended", 20, 0)
 
 
+def test_frames_may_be_seconds_apart(tmp_path):
+    with opened(write_video(tmp_path / "a.mp4", 7), 0.5) as (_, frames):
+        positions = [frame.position_s for frame in frames if frame]
+    assert positions == pytest.approx([0, 2, 4, 6], abs=0.25)
+
+
 @pytest.mark.parametrize(("name", "problem"), [("none.mp4", "No such file"), ("bad", "Invalid")])
 def test_files_that_cant_be_read_are_named(tmp_path, caplog, name, problem):
     (tmp_path / "bad").write_bytes(b"no video at all" * 100)
@@ -222,6 +228,8 @@ def test_passwords_are_in_no_message(mjpeg, caplog, monkeypatch):
     assert "viewer:***@" in caplog.text
     assert redacted("rtsp://u:p@ss@host/1") == "rtsp://u:***@host/1"
     assert redacted("rtsp://h/user=u&password=p&ch=1") == "rtsp://h/user=u&password=***&ch=1"
+    assert redacted("rtsp://h/user=u_password=p_ch=1?s") == "rtsp://h/user=u_password=***"
+    assert redacted("http://h/?loginuse=u&loginpas=p") == "http://h/?loginuse=u&loginpas=***"
 
 
 def test_pushed_frames_have_the_time_that_they_come_with_or_at():
@@ -251,6 +259,17 @@ def test_capture_times_of_a_camera_with_a_slow_clock_do_not_fall_behind(monkeypa
         captured, _ = clock.of(SimpleNamespace(time=number / 5 * (1 - 1e-4)))
         behind.append(now - captured)
     assert max(behind) < 0.2 and min(behind) >= 0 and clock.source == "arrival"
+
+
+def test_capture_times_follow_a_clock_that_was_set_forward(monkeypatch):
+    container = SimpleNamespace(format=SimpleNamespace(name="rtsp"), start_time_realtime=None)
+    clock, now = sources._CaptureClock(container, "rtsp://camera", live=True), START
+    monkeypatch.setattr(time, "time", lambda: now)
+    behind = []
+    for number in range(2 * 3600 * 25):
+        now = START + number / 25 + (600 if number > 250 else 0)
+        behind.append(now - clock.of(SimpleNamespace(time=number / 25))[0])
+    assert max(behind) <= 8 and behind[-1] < 0.01
 
 
 # --- what is not worth reading ---

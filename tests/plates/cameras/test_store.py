@@ -12,8 +12,10 @@ from functools import partial
 from pathlib import Path
 from threading import Barrier
 
+import psutil
 import pytest
 from camera_events import a_pass, search, store_of
+from support import wait_until
 
 from plates.benchmarks.cameras import free_port
 from plates.cameras.store import Outbox, Store, StoreUnavailable
@@ -230,4 +232,24 @@ def test_events_wait_while_the_database_is_away(postgres, caplog):
     postgres.start()  # Connections from before are replaced without an error.
     ids = [json.loads(payload)["id"] for _, payload in store.events_after(0)]
     assert ids == [f"0199-{number}" for number in range(1, 6)]
+    store.close()
+
+
+def test_events_wait_while_the_database_hangs(postgres, caplog, monkeypatch):
+    monkeypatch.setattr("plates.cameras.store._BUSY_S", 1)
+    postgres("createdb", "-h", "127.0.0.1", "-p", postgres.port, "-U", "plates", "hangs")
+    store, outbox = store_of(postgres.url("hangs")), Outbox()
+    assert store.add(a_pass(1), None, ["a"])
+    server = psutil.Process(int((postgres.data / "postmaster.pid").read_text().split()[0]))
+    processes = [server, *server.children(recursive=True)]
+    for process in processes:
+        process.suspend()
+    try:
+        outbox.put(partial(store.add, a_pass(2), None, ["a"]))
+        wait_until(lambda: "Events wait for the database" in caplog.text)
+    finally:
+        for process in processes:
+            process.resume()
+    assert outbox.close()
+    assert len(store.events_after(0)) == 2
     store.close()
