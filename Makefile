@@ -6,6 +6,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 REQUIREMENTS := docker/requirements
 SETUP_STAMP := $(VENV)/.setup
+# The scripts of a clone that was moved name its old place: it is set up again.
+MOVED := $(if $(wildcard $(VENV)/bin/plates),$(shell head -3 $(VENV)/bin/plates | grep -qF '$(CURDIR)/$(VENV)/bin/python' || echo FORCE))
 EXPORT_STAMP := model_repository/.exported
 ARTIFACTS := $(foreach model,yolo stn lprnet,$(addprefix model_repository/$(model)/1/model.,pt onnx)) \
 	model_repository/plate_recognition/1/exported.json
@@ -29,7 +31,7 @@ setup: $(SETUP_STAMP)  ## Set up .venv (skipped while nothing changed)
 	@:
 
 # Touched last, so that a set-up that failed half-way is repeated.
-$(SETUP_STAMP): pyproject.toml $(REQUIREMENTS)/dev.txt $(REQUIREMENTS)/torch.txt Makefile docker/setup.sh
+$(SETUP_STAMP): pyproject.toml $(REQUIREMENTS)/dev.txt $(REQUIREMENTS)/torch.txt Makefile docker/setup.sh $(MOVED)
 	@VENV=$(VENV) REQUIREMENTS=$(REQUIREMENTS) docker/setup.sh
 	@touch $@
 

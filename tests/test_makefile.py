@@ -53,3 +53,8 @@ def test_it_exports_again_what_is_lost_or_stale(tmp_path):
         os.utime(tmp_path / source, (0, 0))
     os.utime(tmp_path / OFFLINE)
     assert not would_export(tmp_path)
+    script = tmp_path / ".venv" / "bin" / "plates"
+    script.parent.mkdir()
+    for place in (tmp_path, tmp_path.parent):  # scripts name where the clone was set up
+        script.write_text(f"#!{place}/.venv/bin/python\n")
+        assert would_export(tmp_path) == (place != tmp_path)

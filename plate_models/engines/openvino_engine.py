@@ -66,15 +66,18 @@ def load(path: Path, outputs: Sequence[str], parameters: Mapping[str, str]) -> R
     vary, OpenVINO takes a quarter more time, and a batch of canvases gains nothing on a CPU.
     """
     core = _core()
-    # Read now: a damaged file is refused before the first photo comes.
-    declared = core.read_model(path).input(0).partial_shape
+    # Read now: a damaged file is refused before the first photo comes, and when a canvas of another
+    # shape does, the file may be gone or another one.
+    graph = path.read_bytes()
+    declared = core.read_model(graph).input(0).partial_shape
     batched = all(side.is_static for side in list(declared)[1:])
     settings = settings_for(parameters)
     streams: int = settings["NUM_STREAMS"]
 
     @lru_cache(maxsize=_SHAPES)
     def requests_for(shape: tuple[int, ...]) -> list[openvino.InferRequest]:
-        model, wanted = core.read_model(path), openvino.PartialShape([-1 if batched else 1, *shape])
+        wanted = openvino.PartialShape([-1 if batched else 1, *shape])
+        model = core.read_model(graph)
         if not declared.compatible(wanted):  # reshaping would take anything
             raise ValueError(f"expected an input of the shape {declared}, got {[-1, *shape]}")
         try:

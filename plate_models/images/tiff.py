@@ -70,7 +70,7 @@ def outline(data: bytes) -> Outline:
 
     width, height = number(_WIDTH), number(_HEIGHT)
     if number(_SUBFILE, 0) & 1:
-        raise NotRead("RAW files (NEF, DNG) are not read. Convert the photo to JPEG.")
+        raise NotRead("RAW files are not read. Convert the photo to JPEG.")
     compression, samples = number(_COMPRESSION, 1), number(_SAMPLES, 1)
     if compression not in _COMPRESSIONS:
         raise NotRead(f"TIFFs of the compression {compression} are not read. Save it with LZW.")

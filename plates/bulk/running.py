@@ -292,6 +292,9 @@ def _ray(request: Request) -> Iterator[Any]:
             ray.init(logging_level=logging.ERROR, log_to_driver=False, **settings)
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise BulkError(f"Ray can't be used: {_cause_of(error)}") from error
+        except SystemExit:  # Ray's own answer to SIGTERM
+            signal.signal(signal.SIGTERM, handlers[signal.SIGTERM])
+            signal.raise_signal(signal.SIGTERM)
         for number, handler in handlers.items():  # Ray's would exit on the spot
             signal.signal(number, handler)
         # The command reports progress itself, and chunks may take their time.

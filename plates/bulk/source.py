@@ -1,6 +1,5 @@
 """The files that a folder, a pattern or any URL that fsspec opens holds, and their bytes."""
 
-import contextlib
 import glob
 import os
 import re
@@ -101,11 +100,15 @@ def _find(source: str) -> Iterator[Photo | Failure]:
         if "error" in info:
             yield Failure(_photo(url).name, *describe(info["error"]))
             continue
-        with contextlib.suppress(FileNotFoundError):  # a link to a file that is gone
+        try:
             found = filesystem.info(name) if info.get("islink") else info
-            if found["type"] not in ("directory", "other"):  # a pipe would never end
-                when = found.get("LastModified") or found.get("mtime") or found.get("created")
-                yield _photo(url, found.get("size"), when)
+        except FileNotFoundError:  # a link to a file that is gone
+            continue
+        except OSError:  # a link in a circle, or to where we may not go: reading it says so
+            found = {"type": "file"}
+        if found["type"] not in ("directory", "other"):  # a pipe would never end
+            when = found.get("LastModified") or found.get("mtime") or found.get("created")
+            yield _photo(url, found.get("size"), when)
 
 
 def _is_single(filesystem: Any, path: str) -> bool:

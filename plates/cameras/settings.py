@@ -27,6 +27,15 @@ def _beside_file(place: Path | str, info: pydantic.ValidationInfo) -> Path | str
     return re.sub("^sqlite:///(?!/)", f"sqlite:///{folder}/", place)
 
 
+def _writable(place: Path | str) -> Path | str:
+    """Refuse a file, or a database in one, whose folder can't be written to."""
+    if isinstance(place, Path) or place.startswith("sqlite"):
+        folder = Path(str(place).removeprefix("sqlite:///")).parent
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise ValueError(f"expected a folder that can be written to, found {folder}")
+    return place
+
+
 def _with_environment(value: object) -> str:
     try:
         return re.sub(r"\$\{(\w+)\}", lambda name: os.environ[name[1]], str(value))
@@ -42,7 +51,8 @@ _DATABASE = Field(pattern=r"^(sqlite:///|postgresql://[^/?]+/)[^?]+$")
 _HOST = r"(\[[0-9A-Fa-f:.]+\]|[^/?#@:\s\[\]]+)"
 _PORT = r"(:([0-5]?\d{1,4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5]))?"
 _BROKER = Field(pattern=rf"^mqtts?://([^/?#\s]*@)?{_HOST}{_PORT}/?$")
-DatabaseUrl = Secret[Annotated[str, _DATABASE, AfterValidator(_beside_file), _EXPANDED]]
+_PLACED = AfterValidator(_beside_file)
+DatabaseUrl = Secret[Annotated[str, _DATABASE, _PLACED, AfterValidator(_writable), _EXPANDED]]
 _WHSEC = Field(pattern=r"^whsec_([A-Za-z0-9+/]{4}){8,}(..==|...=)?$")  # at least 24 bytes
 # Points (x, y) in shares of the picture's width and height.
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -98,7 +108,7 @@ class FileTarget(_Target):
     """A file that grows by a line an event: JSON, or Plate Recognizer Stream's CSV."""
 
     kind: Literal["jsonl", "csv"]
-    path: BesideFile
+    path: Annotated[BesideFile, AfterValidator(_writable)]
 
 
 Target = WebhookTarget | PlateRecognizerTarget | MqttTarget | FileTarget

@@ -26,6 +26,12 @@ class Stopped(BaseException):
         self.number = number
 
 
+def ignore_stop_signals() -> None:
+    """From now on; one more would end the stopping itself."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
 @contextlib.contextmanager
 def stop_signals_raise() -> Iterator[None]:
     """Raise `Stopped` in the main thread on a stop signal, so that all is stopped in order.
@@ -34,8 +40,7 @@ def stop_signals_raise() -> Iterator[None]:
     """
 
     def stop(number: int, *_: object) -> NoReturn:
-        for each in numbers:  # A second one would end the stopping itself.
-            signal.signal(each, signal.SIG_IGN)
+        ignore_stop_signals()
         raise Stopped(number)
 
     numbers = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}

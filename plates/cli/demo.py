@@ -7,6 +7,7 @@ beside the annotated pictures.
 """
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -85,7 +86,7 @@ def _photos(names: list[str]) -> Inputs:
     """Find the photos before anything is started."""
     inputs = find_inputs(names)
     inputs.kinds = {path: kind for path, kind in inputs.kinds.items() if kind != "video"}
-    inputs.failures |= {str(p): "No such file" for p in inputs.kinds if not p.exists()}
+    inputs.failures |= {str(p): "No such file" for p in inputs.kinds if not os.path.exists(p)}
     if inputs.failures:
         text = "; ".join(f"{name}: {reason}" for name, reason in inputs.failures.items())
         raise CommandError(printable(text))

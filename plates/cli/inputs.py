@@ -54,12 +54,7 @@ class Inputs:
                     if kind == "video":
                         yield from _frames(path, every_s, bar)
                         continue
-                    image = decode(path.read_bytes())
-                    if kind == "unread":
-                        raise ImageError(
-                            "Of RAW files only a small preview can be read. Convert it to JPEG."
-                        )
-                    yield Picture(path, image)
+                    yield Picture(path, decode(path.read_bytes()))
                 except (OSError, ImageError) as error:
                     self.failures[str(path)] = getattr(error, "strerror", None) or str(error)
                 bar.update()
@@ -82,14 +77,15 @@ def find_inputs(names: Iterable[str]) -> Inputs:
     inputs = Inputs()
     for name in names:
         path = Path(name)
-        if path.is_dir():
+        # Those of `Path` raise an error where it may not look.
+        if os.path.isdir(path):
             found = _search(path, inputs)
-        elif path.exists() or not glob.has_magic(name):
+        elif os.path.exists(path) or not glob.has_magic(name):
             found = {path: _kind_of_file(path)}
         else:
             # Path.glob takes no absolute patterns.
             matches = map(Path, sorted(glob.glob(name, recursive=True)))  # noqa: PTH207
-            found = {match: _kind_of_file(match) for match in matches if match.is_file()}
+            found = {match: _kind_of_file(match) for match in matches if os.path.isfile(match)}
         if not found:
             inputs.failures.setdefault(name, "no photos or videos there")
         inputs.kinds |= found
@@ -107,7 +103,7 @@ def _search(folder: Path, inputs: Inputs) -> dict[Path, Kind]:
     for path in sorted(Path(root, name) for root, _, names in walk for name in names):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
         # What exists and is not a file is a pipe or a socket; a broken link fails when read.
-        if hidden or (path.exists() and not path.is_file()):
+        if hidden or (os.path.exists(path) and not os.path.isfile(path)):
             continue
         if (kind := _kind_of_file(path)) != "other":
             found[path] = kind

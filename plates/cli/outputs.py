@@ -1,5 +1,6 @@
 """What `plates read` and `plates demo` write: a table, annotated pictures, single plates."""
 
+import os
 from pathlib import Path
 
 from api.answers import Plate
@@ -38,10 +39,10 @@ class Jpegs:
         """Make the folders; raise `CommandError` where one of the inputs could be replaced."""
         self._annotated, self._plates = annotated, plates
         # By inode and device: the same file may have several paths, and links lead to it.
-        taken = {path.stat()[1:3] for path in inputs.kinds if path.exists()}
+        taken = {path.stat()[1:3] for path in inputs.kinds if os.path.exists(path)}
         for folder in filter(None, (annotated, plates)):
             for path in folder.glob("*.jpg"):
-                if path.exists() and path.stat()[1:3] in taken:
+                if os.path.exists(path) and path.stat()[1:3] in taken:
                     text = "is one of the photos and would be replaced. Give another folder."
                     raise CommandError(f"{printable(path)} {text}")
             folder.mkdir(parents=True, exist_ok=True)

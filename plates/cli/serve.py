@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from api.observing import logs
 from api.settings import Settings
-from plates.cli import CommandError, Stopped, say, stop_signals_raise
+from plates.cli import CommandError, Stopped, ignore_stop_signals, say, stop_signals_raise
 from plates.cli.config import explain, warn_of_unknown_settings
 from plates.serving.child import Child, python
 from plates.serving.healing import TritonHealer
@@ -110,6 +110,7 @@ def supervise(
                     say(f"{LISTENING}{scheme}://{shown}:{port} (documentation: /docs)")
                 supervisor.run()
             finally:
+                ignore_stop_signals()  # What stops already is stopped to its end.
                 say("Stopping …")
                 if listener:
                     # While the gateway is restarted, clients wait in its backlog; from now on they

@@ -99,8 +99,12 @@ class TritonHealer:
 
     def _run(self) -> None:
         try:
+            began = time.monotonic()
             while not self._stopped.wait(_POLL_S):
+                if time.monotonic() - began > SILENCE_S:  # We were frozen, and Triton with us.
+                    self._started_at = time.monotonic()
                 self._step()
+                began = time.monotonic()
         except Exception as error:  # it is raised again by the next tick
             self._failure = error
 

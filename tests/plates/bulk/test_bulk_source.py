@@ -43,11 +43,20 @@ def test_a_folder_a_photo_and_a_pattern_are_searched(tmp_path):
     os.mkfifo(folder / "pipe.jpg")  # would keep its reader waiting for ever
     (folder / "day0" / "round").symlink_to(folder)
     (folder / "link.jpg").symlink_to(photos[0])
+    (folder / "gone.jpg").symlink_to(folder / "nothing")
     (folder / os.fsdecode(b"\xff::.JPG")).write_bytes(jpeg(5))  # names may be no text
     assert names(folder) == sorted([*photos, f"{folder}/link.jpg", f"{folder}/\\xff::.JPG"])
     fetcher, pictures = Fetcher(str(folder)), [jpeg(5), Path(photos[0]).read_bytes()]
     odd = [photo for photo in find_photos(str(folder)) if photo.name not in photos]
     assert sorted(map(fetcher.fetch, odd)) == sorted(pictures)
+
+
+def test_a_link_in_a_circle_is_named_when_it_is_read(tmp_path):
+    (photo,) = map(str, archive(tmp_path, 1).rglob("*.jpg"))
+    (tmp_path / "circle.jpg").symlink_to("circle.jpg")
+    assert names(tmp_path) == sorted([photo, f"{tmp_path}/circle.jpg"])
+    with pytest.raises(OSError, match="Too many levels"):
+        Fetcher(str(tmp_path)).fetch(next(find_photos(f"{tmp_path}/c*")))
 
 
 def test_a_folder_that_may_not_be_read_is_named_and_the_others_are_listed(tmp_path, monkeypatch):

@@ -40,8 +40,10 @@ def test_storage_is_off_by_default(write, tmp_path):
     storage = load(write("cameras = []")).storage
     assert (storage.texts, storage.pictures) == (False, False)
     assert storage.url.get_secret_value() == f"sqlite:///{tmp_path}/plates.db"
-    elsewhere = load(write('cameras = []\nstorage.url = "sqlite:////data/p.db"')).storage
-    assert elsewhere.url.get_secret_value() == "sqlite:////data/p.db"
+    elsewhere = load(write('cameras = []\nstorage.url = "sqlite:////tmp/p.db"')).storage
+    assert elsewhere.url.get_secret_value() == "sqlite:////tmp/p.db"
+    with pytest.raises(CameraSettingsError, match=r"storage\.url: .*written to, found /nowhere"):
+        load(write('cameras = []\nstorage.url = "sqlite:////nowhere/p.db"'))
     with pytest.raises(CameraSettingsError, match=r"storage\.url"):
         load(write('cameras = []\nstorage.url = "postgresql://u@h/db?sslmode=require"'))
 

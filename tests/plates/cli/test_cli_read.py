@@ -1,6 +1,7 @@
 """`plates read`: what its arguments mean, and photos and videos read in process."""
 
 import csv
+import errno
 import io
 import json
 import os
@@ -66,13 +67,29 @@ def test_files_folders_and_patterns(given, found, failures, tmp_path):
     assert inputs.skipped == []
 
 
+def test_a_path_that_may_not_be_looked_at_stops_no_other(tmp_path, run_stub, monkeypatch):
+    write(tmp_path, {"a.jpg": JPEG, "private/b.jpg": JPEG})
+    look = os.stat
+
+    def refuse(path, *arguments, **options):
+        if "private" in str(path):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return look(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    names = [str(tmp_path / name) for name in ("a.jpg", "private/b.jpg")]
+    done = run_stub("read", *names, "--json", "--annotate", str(tmp_path / "seen"))
+    assert "a.jpg" in done.stdout and "Traceback" not in done.stderr
+    assert {path.name for path in (tmp_path / "seen").iterdir()} == {"a.jpg", "b.jpg"}
+
+
 def test_no_file_of_a_folder_is_dropped_silently(tmp_path, run_stub):
     read = {"photo": JPEG, "odd.txt": JPEG}
     unread = {
         "phone.avif": (AVIF, "AVIF files are not read"),
         "renamed.jpg": (AVIF, "AVIF"),
         "raw": (b"FUJIFILMCCD-RAW " + bytes(99), "RAW"),
-        "photo.nef": (RAW, "Of RAW files only"),
+        "photo.nef": (RAW, "RAW files are not read"),
         "damaged.heic": (b"?", ""),
         "empty.png": (b"", "The"),
         "truncated.jpg": (BAD["truncated jpeg"][0], "The JPEG file is damaged"),

@@ -67,6 +67,20 @@ def test_it_gives_up_aloud_and_stops_all_parts(run_unsupervised, monkeypatch):
     assert len(stopped) == 1
 
 
+def test_a_stop_while_what_failed_is_stopped_hides_nothing(run_unsupervised, monkeypatch):
+    stopped = []
+
+    def stop(supervisor):
+        signal.raise_signal(signal.SIGTERM)
+        stopped.append(supervisor)
+
+    monkeypatch.setattr(serve.Supervisor, "run", Mock(side_effect=GaveUp("it is broken")))
+    monkeypatch.setattr(serve.Supervisor, "stop", stop)
+    done = run_unsupervised("serve")
+    assert (done.returncode, done.stderr) == (1, "plates serve: it is broken\n")
+    assert len(stopped) == 1
+
+
 def test_it_announces_its_address_and_that_everyone_may_use_it(
     run_unsupervised, monkeypatch, caplog
 ):
