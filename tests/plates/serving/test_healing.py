@@ -4,6 +4,7 @@ Restarts, and changes of the real models, are in test_embedded.py and test_versi
 """
 
 import logging
+import time
 
 import pytest
 from serving_support import BROKEN, MODEL, SLOW, TEXT, make_repository, publish, ticked_until
@@ -103,6 +104,15 @@ def test_a_slow_start_keeps_no_other_part_waiting_and_a_stop_then_leaves_nothing
     assert healer.status.refused == {}
     with pytest.raises(StartError, match="stopped while it started"):
         triton.start()
+
+
+def test_a_supervisor_that_was_frozen_beside_triton_restarts_nothing(healer, monkeypatch):
+    start(healer)
+    clock = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + 100)
+    until = clock() + 2
+    ticked_until(healer, lambda: clock() > until)
+    assert healer.status.state == "ready" and healer.status.restarts["triton"] == 0
 
 
 # --- changes of the model version ---
