@@ -108,7 +108,8 @@ def test_a_slow_start_keeps_no_other_part_waiting_and_a_stop_then_leaves_nothing
 
 def test_a_supervisor_that_was_frozen_beside_triton_restarts_nothing(healer, monkeypatch):
     start(healer)
-    clock = time.monotonic
+    clock, read = time.monotonic, client.TritonHttp.plates
+    monkeypatch.setattr(client.TritonHttp, "plates", lambda *a: time.sleep(0.5) or read(*a))
     monkeypatch.setattr(time, "monotonic", lambda: clock() + 100)
     until = clock() + 2
     ticked_until(healer, lambda: clock() > until)
