@@ -93,9 +93,7 @@ async def read_plates(
     summary="Read the plates in several photos",
 )
 async def read_batch(
-    parameters: Annotated[PlateFilter, Query()],
-    services: ServicesOfApp,
-    context: ContextOfRequest,
+    parameters: Annotated[PlateFilter, Query()], services: ServicesOfApp, context: ContextOfRequest
 ) -> BatchAnswer | Response:
     """Find and read every licence plate in several photos.
 

@@ -145,10 +145,7 @@ async def read_form(
     }
     try:
         parser = MultipartParser(
-            boundary,
-            callbacks,
-            max_header_count=_MAX_HEADERS,
-            max_header_size=_MAX_HEADER_BYTES,
+            boundary, callbacks, max_header_count=_MAX_HEADERS, max_header_size=_MAX_HEADER_BYTES
         )
         async for chunk in chunks:
             parser.write(chunk)

@@ -134,10 +134,7 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
         return Response(status_code=202)
 
     @router.get(
-        "/v1/passes",
-        dependencies=guarded,
-        response_model=PassesAnswer,
-        summary="Search passes",
+        "/v1/passes", dependencies=guarded, response_model=PassesAnswer, summary="Search passes"
     )
     def search(query: Annotated[PassesQuery, Query()]) -> Response:
         """Find passes by a part of their text, camera and time, as far as they are kept."""

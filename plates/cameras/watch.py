@@ -116,11 +116,7 @@ def follow_all(cameras: Sequence[Camera], nets: Nets, outputs: Sequence[Output])
 
 
 def open_cameras(
-    addresses: Sequence[str],
-    fps: float,
-    lists: Sequence[PlateList],
-    nets: Nets,
-    weights: str,
+    addresses: Sequence[str], fps: float, lists: Sequence[PlateList], nets: Nets, weights: str
 ) -> list[Camera]:
     """Open sources, named after their addresses, for nets in this process with their weights."""
     config, names = nets.config, Counter[str]()

@@ -18,12 +18,7 @@ import psutil
 from api.status import State, Status
 from plates.serving import processes
 from plates.serving.client import TritonHttp
-from plates.serving.errors import (
-    EmbeddedTritonError,
-    PreflightError,
-    RequestError,
-    VersionError,
-)
+from plates.serving.errors import EmbeddedTritonError, PreflightError, RequestError, VersionError
 from plates.serving.supervisor import RestartBudget
 from plates.serving.triton import EmbeddedTriton
 from plates.serving.versions import ModelVersion, Versions, change_version, read_golden_photo
