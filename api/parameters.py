@@ -38,7 +38,7 @@ class PlateFilter(BaseModel):
 
     countries: str | None = Field(
         None,
-        description="Whose plates are read, the likeliest first: some of "
+        description="Whose formats are known, the likeliest first; others are `unknown`: some of "
         f"`{','.join(at_hand())}`, as far as the weights know them",
         examples=["sk,cz"],
     )

@@ -138,8 +138,8 @@ class Settings(BaseSettings):
     """Largest photo. The models refuse more than the default."""
 
     countries: Annotated[tuple[str, ...], NoDecode, AfterValidator(checked)] = ()
-    """Whose plates are read, the likeliest first, such as `sk,cz`: some of the weights' countries;
-    none: all of them. A request may name others."""
+    """Whose formats are known, the likeliest first, such as `sk,cz`: some of the weights'
+    countries; none: all of them. A request may name others."""
 
     threads: Count = Field(default_factory=usable_cores)
     """With which each net computes; by default as many as there are usable cores."""

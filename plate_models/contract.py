@@ -99,7 +99,7 @@ def config_from(folder: Path) -> PipelineConfig:
 def config_for(config: PipelineConfig, parameters: str, wanted: Collection[str]) -> PipelineConfig:
     """Read plates as a request asks for, by its parameters and the outputs that it wants.
 
-    The parameter ``countries`` lists those of the weights' countries whose plates alone are read,
+    The parameter ``countries`` lists those of the weights' countries whose formats alone are known,
     the likeliest first: "sk,cz". With a "*" among them, others are passed over, and the weights'
     further countries follow. The parameters are JSON, as Triton gives them. InvalidInput: a country
     that these weights don't read.

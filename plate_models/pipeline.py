@@ -41,6 +41,9 @@ Recognize = Callable[[Any], Any]
 # Fewer characters than this are one of two rows.
 _LOW_SPAN, _LOW_ASPECT, _LOW_LENGTH = (0.2, 0.8), 3.7, 5
 _PART = 0.8  # of a box, inside another one: then it is a part of that
+# A plate that is nearer to a photo's left or right side, in shares of its height, may go on behind
+# it: a part of a text looks like another one. Near both sides it is a photo of that plate alone.
+_EDGE, _FILLING = 0.08, 1.0
 # A box of this detection score is a plate, whatever stands on it; others need a text so likely.
 _SURE_BOX, _LEAST_SCORE = 0.55, 0.05
 # Where nothing can be read, or a plate is wider than this share of the photo, it is looked at once
@@ -185,13 +188,17 @@ def _read_found(
             readings.append(replace(each, text="", readable=False) if wrong else each)
         predictions = predictions.followed_by(found)
         rows, boxes, scores = (np.concatenate((a, a[low])) for a in (rows, boxes, scores))
-    home = config.grammar.name
+    home, hulls = config.grammar.name, hulls_of(predictions.quads)
     if config.still:
+        gaps = np.sort((hulls[:, 0], image.shape[1] - hulls[:, 2]), axis=0)
+        gaps /= hulls[:, 3] - hulls[:, 1]
+        cut = (gaps[0] < _EDGE) & (gaps[1] > _FILLING)
         for row, (score, reading) in enumerate(zip(scores.tolist(), readings, strict=True)):
             sure = reading.format != UNKNOWN and reading.score > _SURE
-            if score < _DOUBTFUL_BOX and not sure and country_of(reading.format) != home:
+            sign = score < _DOUBTFUL_BOX and not sure and country_of(reading.format) != home
+            if sign or cut[row]:
                 readings[row] = replace(reading, text="", readable=False)
-    hulls = hulls_of(predictions.quads).clip(0, tuple(image.shape[1::-1]) * 2)
+    hulls = hulls.clip(0, tuple(image.shape[1::-1]) * 2)
     best: dict[int, Plate] = {}
     for row, (plate, reading) in enumerate(zip(rows.tolist(), readings, strict=True)):
         if plate in best and not _is_better(reading, best[plate].reading, home):

@@ -83,8 +83,8 @@ def test_a_grey_photo_is_no_evidence_against_colour():
 
 
 def test_boxes_are_those_around_quads_inside_the_photo_where_something_is_read():
-    (plate,) = read_plates(PHOTO, detector_of([0.0, 0.0, 100, 30, 0.9, 0]), rectify, recognize)
-    assert plate.quad[0][0] < 0 and plate.box[:2] == (0, 0)
+    (plate,) = read_plates(PHOTO, detector_of([9.0, 0.0, 109, 30, 0.9, 0]), rectify, recognize)
+    assert plate.quad[0][1] < 0 and plate.box[:2] == (plate.quad[0][0], 0)
     (plate,) = read_plates(PHOTO, detector_of(ROW), rectify, recognizer_of(BLUR))
     assert plate.box == pytest.approx((100, 50, 200, 80)) and not plate.reading.readable
     assert read_plates(PHOTO, detector_of(), rectify, recognize) == []
@@ -117,6 +117,24 @@ def test_where_nothing_can_be_read_plates_are_looked_for_in_a_smaller_photo():
         detect = detector_of([*beside, 0.9, 0], near=([270.0, 165, 480, 215, 0.75, 0],))
         nets = detect, rectify, lambda crops, seen=seen: recognizer_of(next(seen))(crops)
         assert [plate.reading.text for plate in read_plates(PHOTO, *nets, BOLD)] == texts
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "still", "readable"),
+    [
+        (668, 768, True, False),
+        (0, 100, True, False),
+        (660, 760, True, True),
+        (668, 768, False, True),  # A camera's pass decides for itself.
+        (2, 766, True, True),  # The photo was cut to its plate.
+    ],
+)
+def test_a_plate_that_may_go_on_beside_the_photo_is_not_readable(first, last, still, readable):
+    high = (last - first) * 0.3
+    detect = detector_of([first, 100, last, 100 + high, 0.9, 0.0])
+    config = replace(PipelineConfig(), still=still)
+    [plate] = read_plates(PHOTO, detect, rectify, recognize, config)
+    assert (plate.reading.text, plate.reading.best) == (HOME if readable else "", HOME)
 
 
 def test_what_lies_inside_a_readable_plate_is_no_plate_of_its_own():
@@ -268,7 +286,7 @@ def test_in_a_doubtful_box_only_texts_of_home_and_sure_ones_of_known_formats_are
 
 
 def test_more_plates_than_one_batch_holds():
-    rows = [[7.0 * i, 10.0 * i, 7.0 * i + 40, 10.0 * i + 9, 0.9, 0] for i in range(40)]
+    rows = [[7.0 * i + 9, 10.0 * i, 7.0 * i + 49, 10.0 * i + 9, 0.9, 0] for i in range(40)]
     plates = read_plates(PHOTO, detector_of(*rows), rectify, recognize)
     assert len(plates) == 40
     assert {plate.reading.text for plate in plates} == {"B840CK197"}
