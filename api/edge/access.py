@@ -65,14 +65,14 @@ class Access:
     async def admit(self, request: Request) -> None:
         """Admit a request by its head, or raise a `Problem`; the dependency of all routes."""
         if request.method not in _SAFE_METHODS:
-            await self.require(request)
+            client = await self.require(request)
+            request.state.rated_as = client
+            if self._rate and (wait_s := self._rate.take(client)):
+                raise RateLimited(retry_after_s=wait_s)
 
-    async def require(self, request: Request) -> None:
-        """The same, for any method: for what not everybody may see."""
-        client = self._by_token(request) if self._digests else _by_address(request)
-        request.state.rated_as = client
-        if self._rate and (wait_s := self._rate.take(client)):
-            raise RateLimited(retry_after_s=wait_s)
+    async def require(self, request: Request) -> str:
+        """Want a token where there are any, also to see what not everybody may; who it is."""
+        return self._by_token(request) if self._digests else _by_address(request)
 
     def charge(self, request: Request, photos: int) -> None:
         """Count the photos of a request that was admitted as if it had one."""

@@ -1,6 +1,7 @@
 // Asking the server; the only file that does.
 
 const KEPT_AS = "plates.token";
+const SILENCE_MS = 15_000;
 // Relative, so that the page works behind a proxy that serves it under a path of its own.
 export const ADDRESS = new URL("v1/plates", document.baseURI).href;
 
@@ -74,15 +75,19 @@ export async function askPicture(path) {
 }
 
 /**
- * Hear server-sent events until the signal or the server ends it; each is given as parsed JSON. Not
- * an EventSource: that one can't send a token.
+ * Hear server-sent events until the signal or the server ends it, or nothing comes any more; each is
+ * given as parsed JSON, those that come meanwhile after `opened` is done. Not an EventSource: that one
+ * can't send a token.
  */
-export async function hear(path, take, signal) {
+export async function hear(path, take, signal, opened) {
   const response = await ask(new URL(path, document.baseURI), { signal });
+  await opened();
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    const { value, done } = await reader.read();
+    // The server says something twice a second.
+    const silence = setTimeout(() => reader.cancel(), SILENCE_MS);
+    const { value, done } = await reader.read().finally(() => clearTimeout(silence));
     if (done) return;
     const events = (rest + value).split("\n\n");
     rest = events.pop();
@@ -101,6 +106,8 @@ async function post(address, file, fields, signal) {
 }
 
 async function ask(address, options) {
+  // Of other characters no header is made.
+  if (/[^\x20-\x7e]/.test(token)) throw new Refusal({ status: 403, detail: "No token has such characters." });
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
   const response = await fetch(address, { cache: "no-store", headers, ...options }).catch((error) => {
     throw error.name === "AbortError" ? error : new Refusal({ status: 0 });

@@ -79,7 +79,9 @@ function crop(plate, index, image) {
 /** The text as it stands on the plate, in its rows; under each character how sure it is. */
 function face(plate) {
   const code = plate.region?.code ?? "";
-  const regionAt = code && plate.text.endsWith(code) ? plate.text.length - code.length : Infinity;
+  // Where it may stand at the front as well, it does.
+  const atEnd = code && plate.text.endsWith(code) && !plate.text.startsWith(code);
+  const regionAt = atEnd ? plate.text.length - code.length : Infinity;
   const characters = plate.characters.map(({ char, score }, place) =>
     character(char, score, place >= regionAt, place === regionAt));
   const cut = plate.rows[0]?.length ?? 0;

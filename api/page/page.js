@@ -56,6 +56,7 @@ function take(files) {
   const added = files.map((file) => shots.add(file, { roi: null, minWidth }))
     .filter((shot) => shots.list.includes(shot));
   if (!added.length) return;
+  document.querySelector('[data-tab="photos"][aria-pressed="false"]')?.click();
   writeFilter(added[0].filter);
   stopDrawing();
   const fromSample = document.activeElement === byId("sample");

@@ -7,6 +7,7 @@ import { counted, percent, text } from "./texts.js";
 const MOST_ROWS = 100;
 const RETRY_MS = 3000;
 const STATES_MS = 5000;
+const WANTS_TOKEN = new Set([401, 403]); // none, or a wrong one
 
 let listening = null;
 const rows = new Map(); // by a pass's id
@@ -17,7 +18,7 @@ export async function offerCameras(photosParts) {
   try {
     await showStates();
   } catch (refusal) {
-    if (refusal.status !== 401) return;
+    if (!WANTS_TOKEN.has(refusal.status)) return;
   }
   byId("tabs").hidden = false;
   for (const button of document.querySelectorAll("[data-tab]")) {
@@ -55,14 +56,14 @@ async function listen() {
   while (!mine.signal.aborted) {
     try {
       await showStates();
-      clear();
-      picturesAreKept = true;
-      for (const pass of (await askJson("v1/passes")).passes.reverse()) show(pass);
-      byId("cameras-status").textContent = text("listening");
-      await hear("v1/events", show, mine.signal);
+      // Listening first: between the list and what comes, nothing is lost.
+      await hear("v1/events", show, mine.signal, async () => {
+        const { passes } = await askJson("v1/passes");
+        if (!mine.signal.aborted) list(passes, text("listening"));
+      });
     } catch (refusal) {
       if (mine.signal.aborted) return;
-      if (refused(refusal)) return;
+      if (refused(refusal)) mine.abort();
     }
     await new Promise((done) => setTimeout(done, RETRY_MS));
   }
@@ -70,6 +71,7 @@ async function listen() {
 
 async function search() {
   listening?.abort();
+  const mine = (listening = new AbortController());
   const since = byId("search-since").value;
   const fields = {
     text: byId("search-text").value.trim(),
@@ -77,18 +79,26 @@ async function search() {
     since: since && new Date(since).toISOString(),
   };
   try {
-    const { passes } = await askJson("v1/passes", fields);
-    clear();
-    passes.reverse().forEach(show);
-    byId("cameras-status").textContent = counted("passes_found", passes.length);
+    const { passes, next } = await askJson("v1/passes", { ...fields, limit: String(MOST_ROWS) });
+    if (mine.signal.aborted) return;
+    list(passes, counted(next === null ? "passes_found" : "passes_shown", passes.length));
   } catch (refusal) {
-    refused(refusal);
+    if (!mine.signal.aborted) refused(refusal);
   }
 }
 
-/** Say why there is no answer; true if a token is missing, without which to ask again is idle. */
+/** Show these passes alone, the latest on top. */
+function list(passes, status) {
+  rows.clear();
+  byId("passes").tBodies[0].replaceChildren();
+  picturesAreKept = true;
+  passes.reverse().forEach(show);
+  byId("cameras-status").textContent = status;
+}
+
+/** Say why there is no answer; true if a token is wanted, without which to ask again is idle. */
 function refused(refusal) {
-  const wantsToken = refusal.status === 401;
+  const wantsToken = WANTS_TOKEN.has(refusal.status);
   byId("cameras-token").hidden = !wantsToken;
   byId("cameras-status").textContent =
     refusal.status ? `${text("server_says")} ${refusal.message}` : text("unheard");
@@ -106,11 +116,6 @@ async function showStates() {
     select.replaceChildren(select.options[0],
       ...cameras.map(({ name }) => element("option", { value: name }, name)));
   }
-}
-
-function clear() {
-  rows.clear();
-  byId("passes").tBodies[0].replaceChildren();
 }
 
 /** Add a pass on top, or update its row. */
@@ -142,7 +147,7 @@ function motion({ type, motion: { stationary, direction } }) {
   return type === "pass.ended" ? words : [words, text("in_sight")].filter(Boolean).join(", ");
 }
 
-/** The plate's picture, where pictures are kept; after the first one that is not, none is asked. */
+/** The plate's picture, where pictures are kept: of a list, after the first that is not, none is asked. */
 function crop(pass) {
   const image = element("img", { alt: text("pass_crop", { text: pass.text }), hidden: true });
   if (pass.type === "pass.ended" && picturesAreKept) {
@@ -150,8 +155,8 @@ function crop(pass) {
       image.src = URL.createObjectURL(blob);
       image.addEventListener("load", () => URL.revokeObjectURL(image.src));
       image.hidden = false;
-    }).catch(() => {
-      picturesAreKept = false;
+    }).catch((refusal) => {
+      if (refusal.status === 404) picturesAreKept = false;
     });
   }
   return image;

@@ -4,6 +4,7 @@ What the page's policy forbids, such as loading from elsewhere, Chromium logs: t
 page_driver.visiting fails.
 """
 
+import time
 from contextlib import contextmanager
 
 import cv2
@@ -186,18 +187,50 @@ def test_passes_appear_as_they_come_and_are_found_again(driver, fake, store, tmp
         assert "1 pass is kept" in page.text("#cameras-status")
         page.click("#search [type=reset]")
         rows(page, second, first)
+        visible = "return document.getElementById(arguments[0]).checkVisibility()"
         page.click("[data-tab=photos]")
-        assert not page.run("return document.getElementById('cameras').checkVisibility()")
-        assert page.run("return document.getElementById('intake').checkVisibility()")
+        assert not page.run(visible, "cameras") and page.run(visible, "intake")
+        page.click("[data-tab=cameras]")
+        rows(page, second, first)
+        page.give("drop", PHOTO, "photo.jpg")  # what is dropped here is shown there
+        page.answer("photo.jpg")
+        assert not page.run(visible, "cameras") and page.run(visible, "work")
 
 
-def test_a_token_is_asked_for(driver, fake, store, tmp_path):
-    store.add(a_pass(1), None, ())
-    with tab_of_cameras(driver, fake, store, tmp_path, tokens=TOKEN) as page:
+ENTER = "document.querySelector('#cameras-token input').value = arguments[0]"
+SLOW_EVENTS = """
+const ask = window.fetch;
+window.fetch = (to, how) => new Promise((done) =>
+  setTimeout(() => done(ask(to, how)), String(to).endsWith("/events") ? 1000 : 0));
+"""
+
+
+def test_a_pass_that_comes_before_events_do_is_shown(driver, fake, store, tmp_path):
+    with tab_of_cameras(driver, fake, store, tmp_path) as page:
+        page.click("[data-tab=photos]")
+        page.run(SLOW_EVENTS)
+        page.click("[data-tab=cameras]")
+        time.sleep(0.5)
+        store.add(a_pass(1), None, ())
+        rows(page, ["gate-1", "Х556ХМ750", "99.8%", "approaching", ""])
+
+
+def test_a_token_is_asked_for_and_pictures_are_no_photos(driver, fake, store, tmp_path):
+    store.add(a_pass(1), PICTURE, ())
+    options = {"tokens": TOKEN, "rate_limit": 0.01, "rate_burst": 1}
+    with tab_of_cameras(driver, fake, store, tmp_path, **options) as page:
         shown = "return document.getElementById('cameras-token').checkVisibility()"
-        page.wait_for(lambda: page.run(shown), "the question")
-        assert page.run(ROWS) == []
-        page.run("document.querySelector('#cameras-token input').value = arguments[0]", TOKEN)
+        said = "return document.getElementById('cameras-status').innerText"
+        for token, answer in (("", "Send one"), ("a-wrong-token", "is none"), ("жетон", "such")):
+            if token:
+                page.run(
+                    "document.querySelector('#cameras-token input').value = arguments[0]", token
+                )
+                page.click("#cameras-token [type=submit]")
+            page.wait_for(lambda: answer in page.run(said), answer)  # noqa: B023
+            assert page.run(shown) and page.run(ROWS) == []
+        page.run(ENTER, TOKEN)
         page.click("#cameras-token [type=submit]")
         rows(page, ["gate-1", "Х556ХМ750", "99.8%", "approaching", ""])
+        page.wait_for(lambda: page.run(PICTURES) == [188], "the picture")
         assert not page.run(shown)
