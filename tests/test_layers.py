@@ -38,17 +38,6 @@ def imports(path: Path) -> Iterator[str]:
                 yield full if full in modules() else node.module
 
 
-def offenders(package: str, forbidden: tuple[str, ...]) -> list[str]:
-    """Imports, at any depth, of anything below a forbidden name."""
-    return sorted(
-        f"{name}: {imported}"
-        for name, path in modules().items()
-        if name.startswith(package) and (package == TRAINING or not name.startswith(TRAINING))
-        for imported in imports(path)
-        if any(imported == root or imported.startswith(f"{root}.") for root in forbidden)
-    )
-
-
 def test_no_circle_among_files():
     graph = {
         name: {found for found in imports(path) if found in modules() and found != name}
@@ -72,7 +61,13 @@ ARCHIVE = ("aiohttp", "fsspec", "pandas", "pyarrow", "ray")
     ],
 )
 def test_packages_know_only_what_they_may(package, forbidden, allowed_in):
-    found = offenders(package, forbidden)
+    found = [
+        f"{name}: {imported}"
+        for name, path in modules().items()
+        if name.startswith(package) and (package == TRAINING or not name.startswith(TRAINING))
+        for imported in imports(path)
+        if any(imported == root or imported.startswith(f"{root}.") for root in forbidden)
+    ]
     assert bool(found) == bool(allowed_in), found
     assert all(place.startswith(str(allowed_in)) for place in found)
 
@@ -99,10 +94,6 @@ def loaded_by(statement: str) -> set[str]:
         ("import plates.benchmarks.serve", {"torch", "cv2", "grpc", "tritonclient"}),
         ("import plate_models.spec, plate_models.formats", {"torch", "numpy", "cv2"}),
         ("import plate_models.recognition.calibration", {"torch", "numpy", "cv2"}),
-        # What plate_recognition needs on a CPU.
-        ("import plate_models.contract, plate_models.pipeline", {"torch"}),
-        # OpenVINO's converter would report over the network that it was imported.
-        ("import plate_models.engines.openvino_engine", {"torch", "openvino_telemetry"}),
         # The command of an archive needs Ray and OpenCV in its workers only.
         ("import plates.cli.bulk, plates.bulk.running", {"torch", "ray", "cv2"}),
     ],
@@ -114,7 +105,8 @@ def test_what_is_light_stays_light(statement, unwanted):
 def test_what_was_exported_is_read_without_torch():
     load_nets()  # exports, where that was not done
     loaded = loaded_by("from plate_models.engines.nets import load_nets\nload_nets()")
-    assert "openvino" in loaded and not loaded & {"torch", "onnxruntime"}
+    # OpenVINO's converter would report over the network that it was imported.
+    assert not loaded & {"torch", "onnxruntime", "openvino_telemetry"} and "openvino" in loaded
 
 
 def test_nothing_of_the_benchmark_knows_what_training_renders():

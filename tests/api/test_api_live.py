@@ -11,16 +11,11 @@ import pytest
 from PIL import Image
 from support import SAMPLES, SCENE, SCENE_TEXT, assert_problem, post_form, post_raw, read_samples
 
-from api.readiness import canary_photo
 from plate_models.images import decode
 
 pytestmark = pytest.mark.live
 
 SAMPLE_PLATES = read_samples()
-
-
-def photo_of(name: str) -> bytes:
-    return (SAMPLES / name).read_bytes()
 
 
 def plates_of(response: httpx.Response) -> dict[str, dict[str, Any]]:
@@ -35,7 +30,9 @@ def plates_of(response: httpx.Response) -> dict[str, dict[str, Any]]:
 def test_every_plate_of_the_samples_is_read_whatever_is_read_beside_it(gateway):
     names = [*SAMPLE_PLATES] * 2
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda name: post_raw(gateway, photo_of(name)), names))
+        answers = list(
+            pool.map(lambda name: post_raw(gateway, (SAMPLES / name).read_bytes()), names)
+        )
     for name, answer in zip(names, answers, strict=True):
         found = plates_of(answer)
         assert found.keys() == {plate.text for plate in SAMPLE_PLATES[name]}
@@ -55,7 +52,7 @@ def test_file_limit_of_the_design(gateway):
 
 @pytest.mark.parametrize("name", SAMPLE_PLATES)
 def test_redacted_plates_cannot_be_read_again(gateway, name):
-    photo = photo_of(name)
+    photo = (SAMPLES / name).read_bytes()
     found = post_raw(gateway, photo).json()["plates"]
     redacted = post_raw(gateway, photo, redact=True, min_width=100_000)
     assert redacted.headers["x-plates-redacted"] == str(len(found)) != "0"
@@ -69,10 +66,3 @@ def test_redacted_plates_cannot_be_read_again(gateway, name):
         corners = np.array([*plate["quad"], plate["box"][:2], plate["box"][2:]])
         (x0, y0), (x1, y1) = corners.min(axis=0).astype(int), corners.max(axis=0).astype(int)
         assert cv2.Laplacian(pixels[y0:y1, x0:x1], cv2.CV_64F).std() < 6
-
-
-def test_health_and_readiness(gateway):
-    assert gateway.get("/healthz").json() == {"status": "alive"}
-    assert gateway.get("/readyz").json() == {"status": "ready"}
-    # Without a plate in the canary, readiness would not notice a dead rectifier or recognizer.
-    assert post_raw(gateway, canary_photo()).json()["plates"]

@@ -60,10 +60,6 @@ def with_fields(name: str = "upload", **fields: object) -> dict[str, object]:
     return photos(name) | {"data": fields}
 
 
-def as_text(**fields: str) -> dict[str, object]:
-    return {"data": fields}
-
-
 def as_json(content: bytes) -> dict[str, object]:
     return body(content, "application/json")
 
@@ -136,10 +132,10 @@ REFUSED: dict[tuple[str, str | int], list[tuple[dict[str, object], str]]] = {
         (with_fields(camera_id="x" * 20_000), "camera_id"),
         # No address is ever fetched.
         ({"json": {"upload_url": ADDRESS, "upload": BASE64}}, "upload_url: no address"),
-        (as_text(upload=ADDRESS), "base64"),
-        (as_text(upload=""), "empty"),
-        (as_text(regions="ru"), "'upload'"),
-        (as_text(**{"x" * 900: "1"}), "name"),
+        ({"data": {"upload": ADDRESS}}, "base64"),
+        ({"data": {"upload": ""}}, "empty"),
+        ({"data": {"regions": "ru"}}, "'upload'"),
+        ({"data": {"x" * 900: "1"}}, "name"),
         (body(b"a=1&" * 5000, URLENCODED), "fields"),
         ({"json": {"upload": ["QUFB", "QUFB"]}}, "One photo"),
         ({"json": [1]}, "object"),
@@ -151,7 +147,7 @@ REFUSED: dict[tuple[str, str | int], list[tuple[dict[str, object], str]]] = {
         (body(b"x", "text/plain"), "text/plain"),
     ],
     (READER, 413): [(photos("upload", photo=TOO_LARGE), "larger than")],
-    (ALPR, 400): [(photos("upload", photo=b""), "empty"), (as_text(upload="?"), "base64")],
+    (ALPR, 400): [(photos("upload", photo=b""), "empty"), ({"data": {"upload": "?"}}, "base64")],
     (ALPR, 413): [(photos("upload", photo=TOO_LARGE), "larger than")],
     (ALPR, 415): [(photos("upload", photo=b"GIF"), "not an image")],
     (ALPR, 422): [

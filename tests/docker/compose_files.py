@@ -53,8 +53,7 @@ def resolve(combination: str, **environment: str) -> Resolved:
         )
     if done.returncode:
         raise ValueError(f"docker compose refuses {combination}: {done.stderr}")
-    resolved: Resolved = json.loads(done.stdout.replace(folder, PROJECT))
-    return resolved
+    return json.loads(done.stdout.replace(folder, PROJECT))
 
 
 def digests() -> dict[str, str]:
@@ -64,8 +63,7 @@ def digests() -> dict[str, str]:
 
 def read_copy() -> Resolved:
     """The copy: `sources`, and each combination."""
-    copy: Resolved = json.loads(COPY.read_text(encoding="utf-8"))
-    return copy
+    return json.loads(COPY.read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

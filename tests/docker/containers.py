@@ -47,8 +47,7 @@ class Stage:
     def entry_point(self) -> list[str]:
         """Its words; `ValueError` for the shell form, under which signals don't arrive."""
         (value,) = [value for name, value in self.steps if name == "ENTRYPOINT"]
-        words: list[str] = json.loads(value)
-        return words
+        return json.loads(value)
 
 
 def read_stages(image: str) -> list[Stage]:

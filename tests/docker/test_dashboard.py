@@ -9,9 +9,9 @@ from support import ROOT
 from api.observing.metrics import Metrics
 
 DASHBOARD = json.loads((ROOT / "docker/grafana/dashboard.json").read_text(encoding="utf-8"))
-PANELS = DASHBOARD["panels"]
-EXPRESSIONS = [t["expr"] for panel in PANELS for t in panel.get("targets", [])]
-HISTOGRAM = ("_bucket", "_sum", "_count")
+EXPRESSIONS = [t["expr"] for panel in DASHBOARD["panels"] for t in panel.get("targets", [])]
+# Of the names of all series that there can be, also of those that have no values yet.
+ENDINGS = {"counter": ("_total", ""), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
 
 
 def names_in(expression: str) -> set[str]:
@@ -19,21 +19,13 @@ def names_in(expression: str) -> set[str]:
     return set(re.findall(r"\b(?:plates|nv)_[a-z0-9_]+", expression))
 
 
-def exposed_by(exposition: str) -> set[str]:
-    """The names of all series that there can be, also of those that have no values yet."""
-    endings = {"counter": ("_total", ""), "gauge": ("",), "histogram": HISTOGRAM}
-    return {
-        family.name + ending
-        for family in text_string_to_metric_families(exposition)
-        for ending in endings[family.type]
-    }
-
-
 def test_expressions_ask_for_what_is_exposed_and_all_of_it(tmp_path):
     (tmp_path / "status.json").write_text('{"state": "ready", "restarts": {}}')
     exposition = Metrics(tmp_path / "status.json").exposition().decode()
+    families = list(text_string_to_metric_families(exposition))
+    exposed = {family.name + ending for family in families for ending in ENDINGS[family.type]}
     assert all(map(names_in, EXPRESSIONS))
     asked = set().union(*map(names_in, EXPRESSIONS))
-    assert {name for name in asked if name.startswith("plates_")} <= exposed_by(exposition)
-    families = {family.name for family in text_string_to_metric_families(exposition)}
-    assert not {name for name in families if not any(one.startswith(name) for one in asked)}
+    assert {name for name in asked if name.startswith("plates_")} <= exposed
+    names = {family.name for family in families}
+    assert not {name for name in names if not any(one.startswith(name) for one in asked)}

@@ -2,7 +2,6 @@
 
 import re
 import tomllib
-from typing import Any
 
 import pytest
 from compose_files import COMBINATIONS, PROJECT, ROOT, digests, has_plugin, read_copy, resolve
@@ -12,8 +11,6 @@ from plate_models.cores import photos_at_once
 from plate_models.spec import LIMITS
 from plates.serving import child, triton
 from plates.serving.supervisor import TICK_S
-
-Resolved = dict[str, Any]
 
 COPY = read_copy()
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -28,8 +25,7 @@ def combination(request):
 
 @pytest.fixture
 def services(combination):
-    found: dict[str, Resolved] = COPY[combination]["services"]
-    return found
+    return COPY[combination]["services"]
 
 
 def test_the_copy_was_made_of_these_files(combination):

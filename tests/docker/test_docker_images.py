@@ -63,18 +63,6 @@ def test_what_is_copied_is_there_and_not_ignored(image):
     assert [path for path in UNNEEDED.split() if not is_ignored(path)] == []
 
 
-def replay(image: str, clone: Path, environment: dict[str, str]) -> None:
-    """Carry out a build stage in a folder for /plates."""
-    build = read_stages(image)[0]
-    for place, (instruction, value) in enumerate(build.steps):
-        copy_sources(build.steps[:place], clone)
-        if instruction == "RUN":
-            words = ["/bin/sh", "-c", value]
-            options = {"cwd": clone, "env": environment | build.environment, "text": True}
-            done = subprocess.run(words, capture_output=True, **options)
-            assert done.returncode == 0, f"{value}\n{done.stdout}{done.stderr}"
-
-
 @pytest.mark.parametrize("image", IMAGES)
 def test_everything_that_runs_is_in_the_image(image, tmp_path):
     build = read_stages(image)[0]
@@ -118,7 +106,14 @@ def test_what_was_installed_serves(tmp_path_factory, tmp_path):
     environment = {name: os.environ[name] for name in kept if name in os.environ}
     environment["PATH"] = f"{sys.base_prefix}/bin:{os.environ['PATH']}"
     for image in IMAGES:
-        replay(image, folder / image, environment)
+        build, clone = read_stages(image)[0], folder / image  # which stands for /plates
+        for place, (instruction, value) in enumerate(build.steps):
+            copy_sources(build.steps[:place], clone)
+            if instruction == "RUN":
+                words = ["/bin/sh", "-c", value]
+                options = {"cwd": clone, "env": environment | build.environment, "text": True}
+                done = subprocess.run(words, capture_output=True, **options)
+                assert done.returncode == 0, f"{value}\n{done.stdout}{done.stderr}"
     images = {"triton": "triton-cpu", "gateway": "gateway"}
     programs = {name: folder / image / ".venv" / "bin" for name, image in images.items()}
     machine = Machine(tmp_path, programs)

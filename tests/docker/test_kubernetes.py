@@ -53,12 +53,10 @@ class Cluster:
         return {o["metadata"]["name"]: o for o in self.objects if o["kind"] == kind}
 
     def pod(self, name: str) -> Object:
-        spec: Object = self.of_kind("Deployment")[name]["spec"]["template"]["spec"]
-        return spec
+        return self.of_kind("Deployment")[name]["spec"]["template"]["spec"]
 
     def labels(self, name: str) -> dict[str, str]:
-        template: Object = self.of_kind("Deployment")[name]["spec"]["template"]
-        return dict(template["metadata"]["labels"])
+        return self.of_kind("Deployment")[name]["spec"]["template"]["metadata"]["labels"]
 
     def container(self, name: str) -> Object:
         (container,) = self.pod(name)["containers"]
@@ -235,4 +233,3 @@ def test_settings_and_images_are_those_of_compose(cluster):
         user = cluster.pod(name)["securityContext"]
         assert f"USER {user['runAsUser']}:{user['runAsGroup']}\n" in last
         assert f'ENTRYPOINT ["{container["command"][0]}", "{container["command"][1]}"]' in last
-    assert cli.main(["config", "check", str(FOLDER / "base" / "settings.env")]) == 0

@@ -35,11 +35,6 @@ def zeros(row: int, rows: int) -> bytes:
     return b"".join(packer.compress(bytes(row)) for _ in range(rows)) + packer.flush()
 
 
-def deep_png(side: int) -> bytes:
-    """A PNG of RGBA (6), 16 bits each, whose pixels are all zero."""
-    return png_of(side, side, (b"IDAT", zeros(1 + 8 * side, side)), kind=bytes([16, 6, 0, 0, 0]))
-
-
 def png_endless() -> bytes:
     """A small picture, and megabytes of rows beyond it."""
     rows = zeros(MEGABYTE, 50)
@@ -252,7 +247,10 @@ CHEAP: dict[str, Made] = {
 }
 
 HEAVY: dict[str, Callable[[int], bytes]] = {
-    "deep png": deep_png,
+    # Of RGBA (6), 16 bits each, whose pixels are all zero.
+    "deep png": lambda side: png_of(
+        side, side, (b"IDAT", zeros(1 + 8 * side, side)), kind=bytes([16, 6, 0, 0, 0])
+    ),
     "png with a transparent colour": lambda side: flat(side, "PNG", "RGB", transparency=(0, 0, 0)),
     "progressive jpeg of many scans": lambda side: jpeg_of_scans(20, side),
     "heic": heic_files.flat,

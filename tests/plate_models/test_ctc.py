@@ -81,6 +81,5 @@ def test_rows_are_read_one_after_the_other():
 def test_what_does_not_fit_the_alphabet_is_named():
     with pytest.raises(ValueError, match=r"expected 37 classes.*got 4"):
         ctc.greedy_decode(log_probs_along("A-A", 0.9, ALPHABET))
-    assert ctc.encode("B1A", ALPHABET) == [1, 2, 0]
     with pytest.raises(ValueError, match="'Q'"):
         ctc.encode("AQ", ALPHABET)

@@ -84,16 +84,12 @@ def test_a_release_is_artifacts_a_photo_and_a_manifest(exported, released):
     assert manifest["artifacts"].keys() == artifacts
     assert manifest["golden"] == [], "what is untrained reads nothing"
     assert spec_from_json(Specs, manifest["specs"], "specs") == SMALL
-    args = {"model_repository": f"{exported}/plate_recognition", "model_version": "1"}
-    origin = contract.read_origin(args | {"model_instance_kind": "CPU"})
-    assert (origin.weights, origin.device) == (manifest["weights"], "cpu")
     # A trace keeps a device that it was told: on a GPU the graph would not run.
     with pytest.warns(DeprecationWarning, match="load"):
         graphs = [torch.jit.load(exported / model / "1" / "model.pt") for model in MODELS]
     assert not [graph for graph in graphs if "Device" in str(graph.inlined_graph)]
 
 
-# None of these is what was traced or what the export compares here; the largest batches.
 def test_sizes_that_no_configuration_has_are_refused(released, exported, tmp_path):
     folder = shutil.copytree(released, tmp_path / "weights")
     wider = replace(SMALL, rectifier=spec.RectifierSpec(crop_hw=(64, 192)))
@@ -113,8 +109,6 @@ def test_a_release_is_whole_beside_the_others(released, repository_copy):
     assert after.keys() - before.keys() == {name.replace("/1/", "/12/") for name in before}
     source = release.REPOSITORY / "plate_recognition" / "1" / "model.py"
     assert after["plate_recognition/12/model.py"] == source.read_bytes()
-    args = {"model_repository": f"{repository_copy}/plate_recognition", "model_version": "12"}
-    assert contract.read_origin(args | {"model_instance_kind": "CPU"}).version == "12"
 
 
 @pytest.mark.parametrize("version", ["0", "", "1.5", "02", "²", "99999999999"])

@@ -11,7 +11,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from plate_models import release, weights
-from plate_models.nets.lprnet import LPRNet
 from plate_models.spec import (
     DEFAULTS,
     RECOGNIZER,
@@ -35,16 +34,6 @@ OTHERS = Specs(
     RectifierSpec(crop_hw=(48, 128), crop_margin_hw=(0.4, 0.2), rectified_hw=(24, 110), mean=100.0),
     RecognizerSpec(alphabet="ÄÖÜ0123456789", countries=("ru",), steps=28),
 )
-
-
-def test_saved_weights_come_back_bit_for_bit(tmp_path):
-    net = LPRNet()
-    path = weights.save(net, "recognizer", {"samples_seen": 1}, tmp_path)
-    assert path.stat().st_mode & 0o777 == 0o644
-    loaded = weights.build_from(weights.read_file(path), DEFAULTS)
-    assert not loaded.training
-    for key, value in loaded.state_dict().items():
-        assert torch.equal(value, net.state_dict()[key]), key
 
 
 @pytest.mark.parametrize(
@@ -113,6 +102,7 @@ def changed(
 def test_weights_are_built_for_what_they_say(others):
     released = weights.load_modules().specs.recognizer
     assert released == RECOGNIZER
+    assert (others / "recognizer.safetensors").stat().st_mode & 0o777 == 0o644
     modules = weights.load_modules(others)
     assert modules.specs == OTHERS
     canvas = torch.zeros(1, 3, 96, 128, dtype=torch.uint8)

@@ -4,7 +4,6 @@ import io
 import itertools
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -107,9 +106,7 @@ def test_each_fault_shows_in_its_column(monkeypatch: pytest.MonkeyPatch) -> None
     assert hits & NAMES == {"found, IoU 0.5", "format"}
 
 
-def test_eval_scores_the_benchmark_without_any_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_eval_scores_the_benchmark_without_any_data(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("PLATES_DATA", raising=False)
     monkeypatch.setattr(sets, "BENCHMARK_KINDS", (CAR, "ru.taxi"))
     kept = tmp_path / "kept.json"

@@ -4,7 +4,6 @@ import hashlib
 import json
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -41,9 +40,7 @@ def test_crops_are_of_legible_size_and_read_as_served() -> None:
     assert doubtful.candidates[0][0] == crops[surest].text
 
 
-def test_calibrates_weights_that_have_another_ones_calibration(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_calibrates_weights_that_have_another_ones_calibration(tmp_path, capsys):
     weights, out = shutil.copytree(WEIGHTS_DIR, tmp_path / "weights"), tmp_path / "report"
     others = Calibration(measured_with={"recognizer": "0" * 64})
     (weights / calibration.NAME).write_text(others.to_json())

@@ -116,6 +116,7 @@ def test_the_table_has_a_row_for_each_set() -> None:
     for one in (*rows.values(), Scoreboard()):
         json.dumps(one.to_dict(), allow_nan=False)
     assert "nothing to count" in table({})
+    assert Scoreboard().counts()[0].to_dict()["rate"] is None
 
 
 def test_o_counts_as_0_only_where_labels_mix_them_up() -> None:

@@ -52,17 +52,13 @@ def test_boxes_are_turned_as_their_photo_is(tmp_path: Path, orientation: int) ->
         ("b.jpg,1,2,3,4,A111AA77,3", HEAD, "lines: expected 1 or 2, got '3'"),
     ],
 )
-def test_broken_labels_are_named_with_their_line(
-    tmp_path: Path, row: str, head: str, reason: str
-) -> None:
+def test_broken_labels_are_named_with_their_line(tmp_path, row, head, reason):
     write_labels(tmp_path, row, head)
     with pytest.raises(LabelError, match=rf"plates\.csv, line 2: {reason}"):
         load_labels(tmp_path)
 
 
-def test_a_part_of_each_set_is_held_out_and_neighbouring_frames_stay_together(
-    tmp_path: Path,
-) -> None:
+def test_a_part_of_each_set_is_held_out_and_neighbouring_frames_stay_together(tmp_path):
     for index in range(30):
         (tmp_path / f"{index}.jpg").touch()
     held_out, trained = (

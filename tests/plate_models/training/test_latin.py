@@ -2,7 +2,6 @@
 
 import re
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -84,9 +83,7 @@ def test_the_crop_says_what_stands_on_it() -> None:
     assert nothing.text == "" and nothing.rows == ("",) and nothing.lines == 1
 
 
-def test_a_folder_without_typefaces_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_without_typefaces_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(latin, "FONTS", tmp_path)
     with pytest.raises(FontsMissingError, match=rf"{tmp_path}: expected typefaces.*make fonts"):
         paint_latin(LatinPlate(("A1",), (520, 112)), np.random.default_rng(1), 1.0)

@@ -67,9 +67,7 @@ def test_corners_move_with_varied_crops() -> None:
         assert abs(drawn - (image[..., 1] > 127)).sum() < 0.15 * drawn.sum()
 
 
-def test_what_is_surely_read_on_real_photos_is_cut_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_surely_read_on_real_photos_is_cut_out(tmp_path, monkeypatch):
     # Two plates of two lines, one held out by its photo's name, and two of one line.
     names = ("square_plates.jpg", "green_car.jpg", "two_at_night.jpg")
     folder = labelled_set(tmp_path / "world_photos", *names)
@@ -103,9 +101,7 @@ def test_what_is_surely_read_on_real_photos_is_cut_out(
         read_crops(tmp_path, release.WEIGHTS_DIR, seed=0)
 
 
-def test_train_renders_learns_draws_and_releases(
-    config: RecognizerTraining, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_train_renders_learns_draws_and_releases(config, monkeypatch, capsys):
     monkeypatch.setattr(recognizer, "CropCache", partial(CropCache, block=30))
     released = config.folder / "new" / "weights"
     config = replace(config, minutes=0.02, crops=60, held_out=10, report_every=5, release=released)

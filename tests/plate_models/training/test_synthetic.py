@@ -140,14 +140,6 @@ def test_infrared_leaves_the_plate_alone_bright() -> None:
         assert bright > np.percentile(sample.image[inside == 0], 50) + 20
 
 
-def test_the_same_chance_gives_the_same_crop() -> None:
-    """Codecs and whatever else bad cameras do depend on nothing but the generator."""
-    style = CropStyle(photo=replace(BAD_CAMERAS, video_share=1, headlight_share=1))
-    for seed in range(4):
-        first, second = (render_crop(np.random.default_rng(seed), style) for _ in range(2))
-        assert (first.image == second.image).all() and (first.quad == second.quad).all()
-
-
 def test_tilted_plates_lie_within_their_crops() -> None:
     height, width = RECTIFIER.crop_hw
     style = CropStyle(tilt_share=1, sloppy_share=0, holder_box_share=0)

@@ -3,7 +3,6 @@
 import asyncio
 import math
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,19 +38,15 @@ def test_an_answer_is_judged(answer, request_, row):
     assert "Cannot connect" in found["error"]
 
 
-def save_published(folder: Path) -> None:
-    """Stand-ins for the published recognizer, which is not part of the project."""
-    flat = torch.nn.Sequential(torch.nn.AvgPool2d((24, 5)), torch.nn.Flatten(2))
-    spread = torch.nn.Sequential(torch.nn.Conv2d(3, 23, 1), flat)
-    for name, net in (("stn", torch.nn.Identity()), ("lprnet", spread)):
-        torch.jit.trace(net, torch.zeros(1, 3, 24, 94)).save(folder / f"{name}.pt")
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # TorchScript's
 def test_serve_measures_a_service_beside_the_published_pipeline(tmp_path, monkeypatch):
     monkeypatch.setattr(serve, "CONCURRENCIES", (1, 2))
     monkeypatch.setenv("GOMP_SPINCOUNT", "0")  # The published shape unsets it.
-    save_published(tmp_path)
+    # Stand-ins for the published recognizer, which is not part of the project.
+    flat = torch.nn.Sequential(torch.nn.AvgPool2d((24, 5)), torch.nn.Flatten(2))
+    spread = torch.nn.Sequential(torch.nn.Conv2d(3, 23, 1), flat)
+    for name, net in (("stn", torch.nn.Identity()), ("lprnet", spread)):
+        torch.jit.trace(net, torch.zeros(1, 3, 24, 94)).save(tmp_path / f"{name}.pt")
     answer, read = Reply(b'{"plates": [{"box": [100, 100, 200, 130]}]}'), []
 
     def reply(path: str) -> Reply:

@@ -1,12 +1,10 @@
 """Where an archive's photos come from, and what becomes of those that can't be reached."""
 
-import contextlib
 import errno
 import functools
 import os
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import ClassVar
@@ -120,15 +118,6 @@ class Shelf(QuietHandler, SimpleHTTPRequestHandler):
             super().do_GET()
 
 
-@contextlib.contextmanager
-def shelf(folder: Path) -> Iterator[str]:
-    """The URL of a web server."""
-    Shelf.asked.clear()
-    handler = functools.partial(Shelf, directory=str(folder))
-    with SmallServer(handler) as server:
-        yield f"{server.url}/"
-
-
 def test_the_web_is_a_source(tmp_path, monkeypatch):
     photos = {"good.jpg", "shaky.jpg", "forbidden.jpg", "down.jpg", "sub/deep", "sub/a.HEIC"}
     for name in (*photos, "about.html", "table.csv", ".hidden", "linked/1"):
@@ -140,7 +129,8 @@ def test_the_web_is_a_source(tmp_path, monkeypatch):
     (tmp_path / "linked" / "index.html").write_text(page)
     pauses: list[float] = []
     large = os.urandom(3_000_000)
-    with shelf(tmp_path) as url:
+    with SmallServer(functools.partial(Shelf, directory=str(tmp_path))) as server:
+        url = f"{server.url}/"
         found = {p.name.removeprefix(url): p for p in find_photos(url) if isinstance(p, Photo)}
         assert set(found) == {*photos, "linked/1"}
         assert problems(url) == [(f"{url}forbidden/", "forbidden")]

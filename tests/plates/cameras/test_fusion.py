@@ -38,10 +38,6 @@ def fuse(plates: Sequence[SeenPlate], reader: Reader, listed: Sequence[str] = ()
     return fusion.result(listed)
 
 
-def odds(reading: Reading) -> float:
-    return logit(reading.score)
-
-
 TIMID = replace(READER, calibration=Calibration(((-9.0, -10.0), (9.0, 0.0)), readable_from=0.4))
 
 
@@ -81,7 +77,7 @@ def test_a_bad_frame_has_no_veto_and_a_small_one_a_small_voice():
     assert not fuse([doubtful, alike], READER).reading.readable
     smaller = replace(alike, quad=tuple((x / 4, y / 4) for x, y in alike.quad))
     assert fuse([doubtful, smaller], READER).reading.candidates[0][0] == "A127EX71"
-    assert odds(fuse([doubtful, smaller], READER).reading) > 1
+    assert logit(fuse([doubtful, smaller], READER).reading.score) > 1
 
 
 def test_a_parked_car_is_seen_once_and_one_that_moves_more_often():
@@ -90,7 +86,7 @@ def test_a_parked_car_is_seen_once_and_one_that_moves_more_often():
     parked = fuse([seen("A127EX71", doubts) for _ in range(200)], READER).reading
     assert parked.score == pytest.approx(alone.score, abs=1e-3) and not parked.readable
     moving = [seen("A127EX71", doubts, x=400 * n, width=60 * 1.3**n) for n in range(6)]
-    assert odds(fuse(moving, READER).reading) > 1.3 * odds(alone)
+    assert logit(fuse(moving, READER).reading.score) > 1.3 * logit(alone.score)
     # What is shared always never becomes independent, however many frames there are.
     assert fuse(moving * 50, READER).reading.score < 0.95
 

@@ -5,39 +5,29 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from support import REPOSITORY, SAMPLES
+from support import SAMPLES
 
 from api.settings import Settings
 from plate_models.engines.nets import load_nets
 from plates.cameras.fusion import Reader
 from plates.cameras.recognizer import TritonRecognizer, seen_plates
 from plates.serving import processes
-from plates.serving.triton import EmbeddedTriton
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
-
-
-@pytest.fixture(scope="module")
-def server():
-    with EmbeddedTriton(REPOSITORY) as triton:
-        yield triton
 
 
 def segments() -> set[Path]:
     return set(processes.SHARED_MEMORY.glob("psm_*"))  # as Python names them
 
 
-def scenes() -> list[np.ndarray]:
-    photos = [cv2.imread(str(path)) for path in sorted(SAMPLES.glob("*.jpg"))]
-    return [*photos, np.full((300, 400, 3), 127, np.uint8)]  # without plates
-
-
-def test_frames_are_read_as_in_process_whichever_way_their_pixels_go(server):
+def test_frames_are_read_as_in_process_whichever_way_their_pixels_go(triton):
+    server = triton.embedded
     nets, before = load_nets(), segments()
     settings = Settings(triton_url=server.grpc_url)
     ways = [TritonRecognizer(settings, key) for key in (server.http.key, "")]
     lines = set()
-    for image in scenes():
+    scenes = [cv2.imread(str(path)) for path in sorted(SAMPLES.glob("*.jpg"))]
+    for image in [*scenes, np.full((300, 400, 3), 127, np.uint8)]:  # the last without plates
         rgb = np.ascontiguousarray(image[..., ::-1])
         here = nets.read(rgb, still=False)
         lines |= {plate.lines for plate in here}

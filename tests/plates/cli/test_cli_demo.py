@@ -17,11 +17,6 @@ from plates.cli import demo
 from plates.cli.serve import LISTENING
 
 
-def serve_elsewhere(monkeypatch, url, timeout=60):
-    """Let the demonstration talk to that address instead of starting a service."""
-    monkeypatch.setattr(demo, "_service", lambda _: httpx.Client(base_url=url, timeout=timeout))
-
-
 @pytest.mark.live
 @pytest.mark.control
 def test_demo_reads_the_samples(tmp_path):
@@ -43,7 +38,7 @@ def test_demo_reads_the_samples(tmp_path):
 
 @pytest.mark.live
 def test_demo_fails_if_a_plate_is_not_read(gateway_url, run, tmp_path, monkeypatch):
-    serve_elsewhere(monkeypatch, gateway_url)
+    monkeypatch.setattr(demo, "_service", lambda _: httpx.Client(base_url=gateway_url, timeout=60))
     (tmp_path / "sub").mkdir()
     for name in ("scene.jpg", "sub/scene.jpg"):  # the table is about its own folder
         (tmp_path / name).write_bytes(SCENE.read_bytes())
@@ -109,7 +104,7 @@ def test_demo_names_the_photos_without_an_answer(run, tmp_path, monkeypatch):
     words = ("demo", SCENE, "--output", tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        serve_elsewhere(monkeypatch, url, timeout=0.2)
+        monkeypatch.setattr(demo, "_service", lambda _: httpx.Client(base_url=url, timeout=0.2))
         done = run(*words)
     assert "green_car.jpg: no answer from the service: timed out" in done.stderr
     monkeypatch.undo()

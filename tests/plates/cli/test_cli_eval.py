@@ -32,17 +32,13 @@ def test_eval_scores_and_keeps(run, tmp_path):
     assert "ru_photos: read right, end to end" in done.stdout
 
 
-def test_eval_runs_the_parts_that_are_asked_for(run, tmp_path, monkeypatch):
+def test_eval_runs_the_parts_that_are_asked_for(run, tmp_path):
     labelled_set(tmp_path / "world_photos", "green_car.jpg", "portrait.jpg", "blue_car.jpg")
     kept = tmp_path / "kept.json"
     done = run("eval", "--data", tmp_path, "--world", "--json", kept)
     assert done.returncode == 0 and json.loads(kept.read_text())["rows"].keys() == {"world_photos"}
     done = run("eval", "--data", tmp_path, "--latin")
     assert done.returncode == 1 and "latin_photos" in done.stderr
-    # What is rendered needs no data.
-    monkeypatch.delenv("PLATES_DATA", raising=False)
-    done = run("eval", "--rendered", "--per-type", 0, "--workers", 0)
-    assert done.returncode == 0 and "nothing to count" in done.stdout
 
 
 @pytest.mark.parametrize(

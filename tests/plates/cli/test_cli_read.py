@@ -130,17 +130,6 @@ def test_outputs_replace_only_earlier_outputs(tmp_path, run_stub):
         assert done.stderr == f"plates read: {photos[0]}: File exists\n"
 
 
-@pytest.fixture
-def video(tmp_path):
-    """Two seconds at 10 frames a second, the redder the later."""
-    path = tmp_path / "clip.avi"
-    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), 10, (64, 48))
-    for number in range(20):
-        writer.write(np.full((48, 64, 3), (0, 0, number * 10), np.uint8))
-    writer.release()
-    return path
-
-
 def make_terminal(monkeypatch):
     """Make stderr a terminal; returns what keeps its output."""
     terminal = io.StringIO()
@@ -149,7 +138,12 @@ def make_terminal(monkeypatch):
     return terminal
 
 
-def test_frames_of_videos_are_named_and_counted(video, run_stub, tmp_path, monkeypatch):
+def test_frames_of_videos_are_named_and_counted(run_stub, tmp_path, monkeypatch):
+    video = tmp_path / "clip.avi"
+    writer = cv2.VideoWriter(str(video), cv2.VideoWriter.fourcc(*"MJPG"), 10, (64, 48))
+    for number in range(20):
+        writer.write(np.full((48, 64, 3), (0, 0, number * 10), np.uint8))
+    writer.release()
     named = video.rename(video.with_name("clip"))  # a video by its content
     words = ("read", named, SCENE, "--json", "--annotate", tmp_path / "out")
     done = run_stub(*words, "--crops", tmp_path / "out")

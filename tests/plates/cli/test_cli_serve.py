@@ -58,15 +58,6 @@ def test_a_setting_that_makes_no_sense_is_refused(
     assert done.stderr.startswith(f"plates {command}: PLATES_{variable}: ")
 
 
-def test_it_gives_up_aloud_and_stops_all_parts(run_unsupervised, monkeypatch):
-    gave_up, stopped = GaveUp("Triton can't be healed: after 5 restarts it is broken"), []
-    monkeypatch.setattr(serve.Supervisor, "run", Mock(side_effect=gave_up))
-    monkeypatch.setattr(serve.Supervisor, "stop", lambda self: stopped.append(self))
-    done = run_unsupervised("serve")
-    assert (done.returncode, done.stderr) == (1, f"plates serve: {gave_up}\n")
-    assert len(stopped) == 1
-
-
 def test_a_stop_while_what_failed_is_stopped_hides_nothing(run_unsupervised, monkeypatch):
     stopped = []
 

@@ -89,12 +89,6 @@ def make_image(folder: Path) -> Installation:
 EXPORTED = ("yolo", "stn", "lprnet", "plate_recognition")
 
 
-def copy_repository(exported: Path, folder: Path) -> Path:
-    """Its version 1 alone."""
-    ignored = shutil.ignore_patterns(".exported", "__pycache__", "[2-9]*")
-    return Path(shutil.copytree(exported, folder, ignore=ignored))
-
-
 def add_version(repository: Path, version: int, text: str = "", damaged: str = "") -> None:
     """Publish version 1's weights as another version.
 
