@@ -41,8 +41,8 @@ Recognize = Callable[[Any], Any]
 # Fewer characters than this are one of two rows.
 _LOW_SPAN, _LOW_ASPECT, _LOW_LENGTH = (0.2, 0.8), 3.7, 5
 _PART = 0.8  # of a box, inside another one: then it is a part of that
-# A plate that is nearer to a photo's left or right side, in shares of its height, may go on behind
-# it: a part of a text looks like another one. Near both sides it is a photo of that plate alone.
+# A plate that is nearer to a photo's left or right side, in shares of its height, may be cut by it:
+# a part of a text looks like another one. Near both sides it is a photo of that plate alone.
 _EDGE, _FILLING = 0.08, 1.0
 # A box of this detection score is a plate, whatever stands on it; others need a text so likely.
 _SURE_BOX, _LEAST_SCORE = 0.55, 0.05

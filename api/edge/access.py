@@ -71,7 +71,7 @@ class Access:
                 raise RateLimited(retry_after_s=wait_s)
 
     async def require(self, request: Request) -> str:
-        """Want a token where there are any, also to see what not everybody may; who it is."""
+        """Require a valid token, if tokens are set; returns whose rate counts."""
         return self._by_token(request) if self._digests else _by_address(request)
 
     def charge(self, request: Request, photos: int) -> None:

@@ -81,8 +81,11 @@ export async function askPicture(path) {
  */
 export async function hear(path, take, signal, opened) {
   const response = await ask(new URL(path, document.baseURI), { signal });
-  await opened();
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  await opened().catch((error) => {
+    reader.cancel();
+    throw error;
+  });
   let rest = "";
   for (;;) {
     // The server says something twice a second.
@@ -106,7 +109,7 @@ async function post(address, file, fields, signal) {
 }
 
 async function ask(address, options) {
-  // Of other characters no header is made.
+  // A header can't hold other characters.
   if (/[^\x20-\x7e]/.test(token)) throw new Refusal({ status: 403, detail: "No token has such characters." });
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
   const response = await fetch(address, { cache: "no-store", headers, ...options }).catch((error) => {

@@ -31,8 +31,7 @@ logger = logging.getLogger(__name__)
 logging.getLogger("httpx").setLevel(logging.WARNING)
 
 _TIMEOUT_S, _POLL_S, _PURGE_EVERY_S = 10, 0.2, 10
-# What was tried so often has waited for half a minute at least.
-_LATE_ATTEMPTS = 5
+_LATE_S = 30
 # Plate Recognizer Stream gives angles on the unit circle; who approaches goes down.
 _ANGLES = {"right": 0, "leaving": 90, "left": 180, "approaching": 270}
 _CSV_HEADER = (
@@ -129,7 +128,10 @@ class _Pinned(httpx.HTTPTransport):
         for address in dict.fromkeys(str(each[4][0]) for each in found):
             ip = ipaddress.ip_address(address.partition("%")[0])
             if not self._private_addresses and (not ip.is_global or ip.is_multicast):
-                raise NotDelivered("its address is private; private_addresses = true allows that")
+                if isinstance(problem, NotDelivered):  # No other was tried.
+                    text = "its address is private; private_addresses = true allows that"
+                    problem = NotDelivered(text)
+                continue
             request.url = url.copy_with(host=address)
             try:
                 return super().handle_request(request)
@@ -280,7 +282,7 @@ class _Mqtt:
         # Attributes first: automations start with the state. What comes after an outage, or after
         # newer events, is no last plate and opens no gate.
         camera, payloads = event["camera"], {"pass": delivery.payload, "plate": event["text"]}
-        late = delivery.attempts >= _LATE_ATTEMPTS
+        late = time.time() - delivery.created > _LATE_S
         if late or delivery.seq < self._newest.get(camera, 0):
             del payloads["plate"]
         for name, payload in payloads.items():

@@ -30,9 +30,11 @@ def _beside_file(place: Path | str, info: pydantic.ValidationInfo) -> Path | str
 def _writable(place: Path | str) -> Path | str:
     """Refuse a file, or a database in one, whose folder can't be written to."""
     if isinstance(place, Path) or place.startswith("sqlite"):
-        folder = Path(str(place).removeprefix("sqlite:///")).parent
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise ValueError(f"expected a folder that can be written to, found {folder}")
+        path = Path(str(place).removeprefix("sqlite:///"))
+        # A database needs its folder, too; of a file that is there nothing else.
+        needed = path if os.path.exists(path) and path == place else path.parent
+        if not os.access(needed, os.W_OK):
+            raise ValueError(f"expected what can be written to, found {needed}")
     return place
 
 

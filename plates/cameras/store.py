@@ -96,6 +96,7 @@ class Delivery(NamedTuple):
     attempts: int
     payload: str
     picture: bytes | None
+    created: float  # Unix seconds
 
 
 def _is(delivery: Delivery) -> sa.ColumnElement[bool]:
@@ -182,9 +183,8 @@ class Store:
         owed = _deliveries.c
         # A time further away than any delay is of a clock that has jumped back since.
         is_due = (owed.next_at <= now) | (owed.next_at > now + 2 * _LONGEST_DELAY_S)
-        query = sa.select(
-            owed.seq, owed.target, owed.attempts, _events.c.payload, _events.c.picture
-        )
+        event = _events.c.payload, _events.c.picture, _events.c.created
+        query = sa.select(owed.seq, owed.target, owed.attempts, *event)
         query = query.join(_events, _of_event).where(owed.target == target, is_due)
         with self._transaction() as connection:
             rows = connection.execute(query.order_by(owed.seq).limit(_AT_ONCE))

@@ -27,7 +27,7 @@ class Stopped(BaseException):
 
 
 def ignore_stop_signals() -> None:
-    """From now on; one more would end the stopping itself."""
+    """Ignore SIGINT, SIGTERM and SIGHUP: another one would interrupt the stop."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 

@@ -223,9 +223,7 @@ def test_a_token_is_asked_for_and_pictures_are_no_photos(driver, fake, store, tm
         said = "return document.getElementById('cameras-status').innerText"
         for token, answer in (("", "Send one"), ("a-wrong-token", "is none"), ("жетон", "such")):
             if token:
-                page.run(
-                    "document.querySelector('#cameras-token input').value = arguments[0]", token
-                )
+                page.run(ENTER, token)
                 page.click("#cameras-token [type=submit]")
             page.wait_for(lambda: answer in page.run(said), answer)  # noqa: B023
             assert page.run(shown) and page.run(ROWS) == []

@@ -7,6 +7,7 @@ import socket
 import ssl
 import subprocess
 import threading
+import time
 from ast import literal_eval
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -282,9 +283,10 @@ def test_home_assistant_finds_the_sensors_and_sees_plates(store, broker, caplog)
             payload = search(store)[0][1]
             assert sent == [("plates/gate-1/pass", payload), ("plates/gate-1/plate", "A001AA77")]
             # An older event that comes later is no last plate.
-            late = Delivery(2, "home", 1, payload, None), json.loads(payload) | {"text": "LATE"}
+            now, event = time.time(), json.loads(payload)
+            late = Delivery(2, "home", 1, payload, None, now), event | {"text": "LATE"}
             built["home"](*late)
-            waited = late[0]._replace(seq=4, attempts=5)  # for half a minute
+            waited = late[0]._replace(seq=4, created=now - 31)
             built["home"](waited, late[1] | {"text": "WAITED"})
             built["home"](late[0]._replace(seq=5), late[1] | {"text": "NEXT"})
             plates = set()

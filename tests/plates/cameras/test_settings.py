@@ -1,5 +1,7 @@
 """`cameras.toml`: what it may say, and how everything wrong in it is named."""
 
+import os
+
 import pytest
 from camera_events import SIGNING_KEY
 from support import ROOT
@@ -44,6 +46,19 @@ def test_storage_is_off_by_default(write, tmp_path):
     assert elsewhere.url.get_secret_value() == "sqlite:////tmp/p.db"
     with pytest.raises(CameraSettingsError, match=r"storage\.url: .*written to, found /nowhere"):
         load(write('cameras = []\nstorage.url = "sqlite:////nowhere/p.db"'))
+
+
+def test_a_file_that_is_there_may_lie_in_a_folder_that_is_not_writable(
+    write, tmp_path, monkeypatch
+):
+    (tmp_path / "log").touch()
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    target = '[[targets]]\nname = "log"\nkind = "jsonl"\npath = "{}"\n'
+    elsewhere = 'cameras = []\nstorage.url = "sqlite:////tmp/p.db"\n'
+    assert load(write(elsewhere + target.format("log"))).targets
+    for settings in (elsewhere + target.format("new"), "cameras = []"):
+        with pytest.raises(CameraSettingsError, match="written to, found"):
+            load(write(settings))
     with pytest.raises(CameraSettingsError, match=r"storage\.url"):
         load(write('cameras = []\nstorage.url = "postgresql://u@h/db?sslmode=require"'))
 
