@@ -52,7 +52,7 @@ def test_a_file_that_is_there_may_lie_in_a_folder_that_is_not_writable(
     write, tmp_path, monkeypatch
 ):
     (tmp_path / "log").touch()
-    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)
     target = '[[targets]]\nname = "log"\nkind = "jsonl"\npath = "{}"\n'
     elsewhere = 'cameras = []\nstorage.url = "sqlite:////tmp/p.db"\n'
     assert load(write(elsewhere + target.format("log"))).targets
