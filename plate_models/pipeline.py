@@ -137,8 +137,10 @@ def read_plates(
     check_image(image)
     read = partial(_read_found, image, detect, rectify, recognize, config)
     plates = read()
-    # Plates that take up much of a photo are found whole where it is smaller.
-    widest = max((plate.box[2] - plate.box[0] for plate in plates), default=0) / image.shape[1]
+    # Plates that take up much of a photo are found whole where it is smaller. What is surely a
+    # plate and surely read is no part of one.
+    unsure = [plate.box for plate in plates if not _is_sure(plate)]
+    widest = max((x1 - x0 for x0, _, x1, _ in unsure), default=0) / image.shape[1]
     readable = any(plate.reading.readable for plate in plates)
     if config.still and (not readable or widest > _WIDE):
         plates += [plate for plate in read(_NEAR) if _is_plate(plate, _SURE_NEAR)]
@@ -262,6 +264,11 @@ def _without_parts(plates: list[Plate]) -> list[Plate]:
     area, readable = shared.diagonal(), np.array([plate.reading.readable for plate in plates], bool)
     part = (shared > _PART * area[:, None]) & (area > area[:, None]) & readable
     return [plate for plate, drop in zip(plates, part.any(axis=1), strict=True) if not drop]
+
+
+def _is_sure(plate: Plate) -> bool:
+    reading, found = plate.reading, plate.detection_score >= _SURE_BOX
+    return found and reading.readable and reading.format != UNKNOWN and reading.score > _SURE
 
 
 def _is_better(reading: Reading, than: Reading, home: str) -> bool:

@@ -105,16 +105,17 @@ def test_where_nothing_can_be_read_plates_are_looked_for_in_a_smaller_photo():
     assert read(near=0.6, text=BLUR) == [] and len(read(near=0.75, text=BLUR)) == 1
     assert len(read([96.0, 48, 390, 138, 0.9, 0], near=0.75, text=BLUR)) == 1
     # The surest comes first, readable or not; a part of what is read is none. What is wide for a
-    # plate may be a part, even if it can be read.
+    # plate may be a part, even if it can be read, unless it surely is a plate, of a known format.
     part = log_probs_of("AB123CD")
-    for beside, first, texts in (
-        ([500.0, 300, 700, 340], BLUR, ["", HOME]),
-        ([330.0, 60, 390, 70], BLUR, [HOME]),
-        ([400.0, 60, 600, 110], part, [HOME]),
-        ([400.0, 60, 500, 90], part, ["AB123CD"]),
+    for beside, score, first, texts in (
+        ([500.0, 300, 700, 340], 0.9, BLUR, ["", HOME]),
+        ([330.0, 60, 390, 70], 0.9, BLUR, [HOME]),
+        ([400.0, 60, 600, 110], 0.5, part, [HOME]),
+        ([400.0, 60, 600, 110], 0.9, part, ["AB123CD"]),
+        ([400.0, 60, 500, 90], 0.9, part, ["AB123CD"]),
     ):
         seen = iter((first, log_probs_of(HOME)))
-        detect = detector_of([*beside, 0.9, 0], near=([270.0, 165, 480, 215, 0.75, 0],))
+        detect = detector_of([*beside, score, 0], near=([270.0, 165, 480, 215, 0.75, 0],))
         nets = detect, rectify, lambda crops, seen=seen: recognizer_of(next(seen))(crops)
         assert [plate.reading.text for plate in read_plates(PHOTO, *nets, BOLD)] == texts
 
