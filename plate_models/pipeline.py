@@ -43,7 +43,7 @@ _LOW_SPAN, _LOW_ASPECT, _LOW_LENGTH = (0.2, 0.8), 3.7, 5
 _PART = 0.8  # of a box, inside another one: then it is a part of that
 # A plate that is nearer to a photo's left or right side, in shares of its height, may be cut by it:
 # a part of a text looks like another one. Near both sides it is a photo of that plate alone.
-_EDGE, _FILLING = 0.08, 1.0
+_EDGE = 0.08
 # A box of this detection score is a plate, whatever stands on it; others need a text so likely.
 _SURE_BOX, _LEAST_SCORE = 0.55, 0.05
 # Where nothing can be read, or a plate is wider than this share of the photo, it is looked at once
@@ -192,12 +192,12 @@ def _read_found(
         rows, boxes, scores = (np.concatenate((a, a[low])) for a in (rows, boxes, scores))
     home, hulls = config.grammar.name, hulls_of(predictions.quads)
     if config.still:
-        gaps = np.sort((hulls[:, 0], image.shape[1] - hulls[:, 2]), axis=0)
-        gaps /= hulls[:, 3] - hulls[:, 1]
-        cut = (gaps[0] < _EDGE) & (gaps[1] > _FILLING)
+        near, far = np.sort((hulls[:, 0], image.shape[1] - hulls[:, 2]), axis=0)
+        heights = hulls[:, 3] - hulls[:, 1]
+        cut = (near < _EDGE * heights) & (far > heights)
         for row, (score, reading) in enumerate(zip(scores.tolist(), readings, strict=True)):
-            sure = reading.format != UNKNOWN and reading.score > _SURE
-            sign = score < _DOUBTFUL_BOX and not sure and country_of(reading.format) != home
+            abroad = country_of(reading.format) != home
+            sign = score < _DOUBTFUL_BOX and abroad and not _is_known(reading)
             if sign or cut[row]:
                 readings[row] = replace(reading, text="", readable=False)
     hulls = hulls.clip(0, tuple(image.shape[1::-1]) * 2)
@@ -267,8 +267,13 @@ def _without_parts(plates: list[Plate]) -> list[Plate]:
 
 
 def _is_sure(plate: Plate) -> bool:
-    reading, found = plate.reading, plate.detection_score >= _SURE_BOX
-    return found and reading.readable and reading.format != UNKNOWN and reading.score > _SURE
+    found = plate.detection_score >= _SURE_BOX
+    return found and plate.reading.readable and _is_known(plate.reading)
+
+
+def _is_known(reading: Reading) -> bool:
+    """Whether the best candidate is a sure one of a known format."""
+    return reading.format != UNKNOWN and reading.score > _SURE
 
 
 def _is_better(reading: Reading, than: Reading, home: str) -> bool:

@@ -17,7 +17,6 @@ SUFFIXES = frozenset(
 _UNREAD = frozenset(
     {"AVIF", "BigTIFF", "HEIC sequence", "JPEG 2000", "JPEG XL", "Photoshop", "RAW"}
 )
-_SUBFILE_TYPE = 254  # Its lowest bit: of reduced resolution.
 _BMP_HEADER_SIZES = {12, 40, 52, 56, 64, 108, 124}
 
 
@@ -44,4 +43,4 @@ def _begins_with_preview(head: bytes) -> bool:
         first = next(tiff.entries_of(head))  # They are sorted.
     except (Defect, StopIteration):
         return False
-    return first.tag == _SUBFILE_TYPE and any(value & 1 for value in first.numbers(head))
+    return tiff.is_preview(first, head)

@@ -69,7 +69,7 @@ def outline(data: bytes) -> Outline:
         return values[0]
 
     width, height = number(_WIDTH), number(_HEIGHT)
-    if number(_SUBFILE, 0) & 1:
+    if _SUBFILE in entries and is_preview(entries[_SUBFILE], data):
         raise NotRead("RAW files are not read. Convert the photo to JPEG.")
     compression, samples = number(_COMPRESSION, 1), number(_SAMPLES, 1)
     if compression not in _COMPRESSIONS:
@@ -86,6 +86,11 @@ def outline(data: bytes) -> Outline:
         _check_scans(data, entries)
     needed = [entry for tag, entry in entries.items() if tag in _NEEDED]
     return Outline(width, height, _with_directory(data, needed), number(_ORIENTATION, 1))
+
+
+def is_preview(entry: Entry, data: bytes) -> bool:
+    """Whether the entry says that its picture is a small preview, as the first one of RAW files."""
+    return entry.tag == _SUBFILE and any(value & 1 for value in entry.numbers(data))
 
 
 def orientation_of(block: bytes) -> int:

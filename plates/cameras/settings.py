@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import pydantic
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Secret
@@ -45,14 +46,18 @@ def _with_environment(value: object) -> str:
         raise ValueError(f"expected an environment variable {error}, found none") from None
 
 
+def _with_a_port(url: str) -> str:
+    _ = urlsplit(url).port  # a ValueError if there can't be such a port
+    return url
+
+
 _EXPANDED = BeforeValidator(_with_environment)
 BesideFile = Annotated[Path, AfterValidator(_beside_file)]
 # Part of addresses and topics; Home Assistant allows no other characters in its ids.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 _DATABASE = Field(pattern=r"^(sqlite:///|postgresql://[^/?]+/)[^?]+$")
 _HOST = r"(\[[0-9A-Fa-f:.]+\]|[^/?#@:\s\[\]]+)"
-_PORT = r"(:([0-5]?\d{1,4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5]))?"
-_BROKER = Field(pattern=rf"^mqtts?://([^/?#\s]*@)?{_HOST}{_PORT}/?$")
+_BROKER = Field(pattern=rf"^mqtts?://([^/?#\s]*@)?{_HOST}(:\d{{1,5}})?/?$")
 _PLACED = AfterValidator(_beside_file)
 DatabaseUrl = Secret[Annotated[str, _DATABASE, _PLACED, AfterValidator(_writable), _EXPANDED]]
 _WHSEC = Field(pattern=r"^whsec_([A-Za-z0-9+/]{4}){8,}(..==|...=)?$")  # at least 24 bytes
@@ -102,7 +107,7 @@ class MqttTarget(_Target):
     """A broker; Home Assistant finds a sensor for each camera there."""
 
     kind: Literal["mqtt"]
-    url: Secret[Annotated[str, _BROKER, _EXPANDED]]
+    url: Secret[Annotated[str, _BROKER, AfterValidator(_with_a_port), _EXPANDED]]
     expire_after_s: int | None = Field(None, gt=0)  # when Home Assistant forgets the plate
 
 
