@@ -48,7 +48,8 @@ def _readable(file: Path) -> Path:
 def _origin(value: str) -> str:
     if not _ORIGIN.fullmatch(value):
         raise ValueError(f"{value!r} is no origin such as https://gate.example:8443")
-    return value
+    # As browsers write it.
+    return re.sub(r"(?<=^https):(.*):443$|(?<=^http):(.*):80$", r":\1\2", value.lower())
 
 
 def _token(value: SecretStr) -> SecretStr:
@@ -214,7 +215,9 @@ class Settings(BaseSettings):
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
-            return tuple(part.strip() for part in value.split(",") if part.strip())
+            value = tuple(part.strip() for part in value.split(",") if part.strip())
+            if not value:  # To open the service to everybody is not what "," of a template meant.
+                raise ValueError("there is nothing between the commas")
         return value
 
     @field_validator("tls_key")

@@ -104,7 +104,8 @@ def config_for(config: PipelineConfig, parameters: str, wanted: Collection[str])
     further countries follow. The parameters are JSON, as Triton gives them. InvalidInput: a country
     that these weights don't read.
     """
-    if LOG_PROBS in wanted:  # who joins frames needs what one crop shows
+    # Who joins frames needs what one crop shows; who names no outputs gets all of them, of a photo.
+    if LOG_PROBS in wanted and not OUTPUTS.keys() <= set(wanted):
         config = replace(config, still=False)
     asked = json.loads(parameters or "{}").get(COUNTRIES)
     if asked is None:

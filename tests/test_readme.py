@@ -19,6 +19,7 @@ from PIL import Image
 from support import ROOT, SCENE, SCENE_TEXT
 
 from api.answers import PlatesAnswer
+from plate_models.release import SHA256SUMS, sha256_of
 from plates.cli import bench, train
 from plates.cli import main as cli
 
@@ -108,8 +109,9 @@ def test_plates_command_lines_are_understood(words, monkeypatch):
 def test_json_of_the_readme_is_a_real_answer():
     answers = [text for _, text in blocks("json") if '"plates"' in text]
     assert answers, "README.md shows no answer"
+    release = "sha256:" + sha256_of(ROOT / "weights" / SHA256SUMS)
     for text in answers:
-        PlatesAnswer.model_validate(json.loads(text))
+        assert PlatesAnswer.model_validate(json.loads(text)).model.weights == release
 
 
 def test_links_lead_somewhere():

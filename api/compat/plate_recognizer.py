@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field, Json, field_validator
@@ -17,6 +17,7 @@ from api.answers import Plate, PlatesAnswer, answer_from
 from api.compat.dialect import Dialect, Score, fields_of, whole_pixels
 from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import MEANINGS, Responses, body_of
+from api.errors import InvalidParameter
 from api.parameters import LenientFilter, PlateFilter
 from api.uploads.receiving import Upload, UploadForm
 from plate_models.formats import at_hand, country_of
@@ -81,6 +82,12 @@ class Result(BaseModel):
     candidates: list[PlateGuess] = Field(description="Best first, that is `plate`")
     dscore: float = Field(description="How sure it is that this is a plate")
     vehicle: Vehicle = Vehicle()
+    # Neutral as well: clients that ask for `mmc` read the first of each.
+    model_make: list[dict[str, str | float]] = [
+        {"make": "unknown", "model": "unknown", "score": 0.0}
+    ]
+    color: list[dict[str, str | float]] = [{"color": "unknown", "score": 0.0}]
+    orientation: list[dict[str, str | float]] = [{"orientation": "Unknown", "score": 0.0}]
 
 
 class Usage(BaseModel):
@@ -123,7 +130,8 @@ class EngineConfig(BaseModel):
 
     threshold_d: Score = 0.0
     threshold_o: Score = 0.0
-    region: Literal["strict"] | None = None
+    region: object = None  # of some clients "False" or "none": only "strict" is
+    mode: object = None
 
 
 class ReaderFields(BaseModel):
@@ -132,7 +140,6 @@ class ReaderFields(BaseModel):
     regions: list[str] = []
     camera_id: str | None = None
     timestamp: datetime | None = None
-    mmc: bool = False
     config: Json[EngineConfig] = EngineConfig()
 
     @field_validator("timestamp", mode="before")
@@ -161,18 +168,27 @@ class ReaderFields(BaseModel):
         return fields_of(cls, dict(upload.fields) | {"regions": list(filter(None, codes))})
 
     def countries(self, served: Sequence[str]) -> str | None:
-        """The countries of `regions` that are served, before the others; none named is all."""
+        """The countries of `regions` that are served, before the others; none named is all.
+
+        Raises `InvalidParameter` if no others are wanted, and none of them is.
+        """
         known = [code for code in self.regions if code in (served or at_hand())]
+        if self.regions and not known and self.config.region == "strict":
+            raise InvalidParameter("regions: none of them is read here, and strict wants no other.")
         return ",".join([*known, *(served or "*")]) if known else None
 
     def wants(self, plate: Plate) -> bool:
         """Whether a plate is sure enough, and of a region that was asked for."""
         config = self.config
-        if plate.detection_score < config.threshold_d or plate.score < config.threshold_o:
+        if plate.detection_score < config.threshold_d:
             return False
-        country = country_of(plate.format)
+        if config.mode == "redaction":  # who covers plates wants those that can't be read, too
+            return True
+        if not plate.readable or plate.score < config.threshold_o:
+            return False
         # Without "strict" they are but a hint.
-        return not (config.region and self.regions) or country in self.regions
+        strict = config.region == "strict" and self.regions
+        return not strict or country_of(plate.format) in self.regions
 
 
 # Our statuses that the original does not know, and its own for them.
@@ -209,8 +225,8 @@ async def read_plates(
 ) -> PlateReaderAnswer:
     """Find and read every licence plate in a photo, for clients of Plate Recognizer.
 
-    Also without the slash at the end. Plates that can't be read are left out.
-    `upload_url` is refused: this service fetches nothing.
+    Also without the slash at the end. Plates that can't be read are left out, but
+    for `{"mode": "redaction"}`. `upload_url` is refused: this service fetches nothing.
     """
     async with services.received(context, _FORM, parameters) as (upload, wanted):
         fields = ReaderFields.of(upload)
@@ -219,7 +235,7 @@ async def read_plates(
         reading = await services.reader.read(upload.photo, context, countries)
     services.calls += 1
     answer = answer_from(reading.recognition, wanted, reading.total_ms)
-    plates = [plate for plate in answer.plates if plate.readable and fields.wants(plate)]
+    plates = [plate for plate in answer.plates if fields.wants(plate)]
     return PlateReaderAnswer(
         processing_time=round(reading.total_ms, 3),
         results=[_result(plate, answer) for plate in plates],

@@ -109,6 +109,8 @@ class UploadMemory:
 
         def take(count: int) -> None:
             nonlocal taken
+            if taken + count > self._limit:  # it would not fit later, either
+                raise PhotoTooLarge("The photo needs more memory than all uploads may take.")
             if count > 0 and self.used + count > self._limit:
                 raise Overloaded(
                     "Too many photos are coming in at once. Try again shortly.", reason="memory"

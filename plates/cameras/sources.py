@@ -34,7 +34,7 @@ _MOST_SKEW_S = 3600.0
 _CLOSE_S = 2.0
 # Before the host, or where cameras have it in the path or behind it: "?user=admin&pwd=…".
 _PASSWORD = re.compile(
-    r"(?<=://)([^/@\s:]*:)[^/\s]*(?=@)"
+    r"(?<=://)([^/@\s:]*:).*(?=@)"
     r"|((?<![a-z])(?:(?:login)?pas\w*|psw|pwd|token|key)=)[^&\s]*",
     re.I,
 )

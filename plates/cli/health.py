@@ -11,6 +11,7 @@ from pathlib import Path
 
 from api.status import read_status
 from plates.cli import CommandError
+from plates.cli.options import add_number
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--status", type=Path, metavar="FILE", help=text)
     text = "429 counts as well: a busy service is alive"
     parser.add_argument("--or-busy", action="store_true", help=text)
-    parser.add_argument("--timeout", type=float, default=5.0, metavar="S", help="seconds (5)")
+    add_number(parser, "--timeout", 5.0, "seconds", least=0.1, most=3600)
     trust = parser.add_mutually_exclusive_group()
     trust.add_argument("--ca-file", type=Path, metavar="FILE", help="certificates to trust, PEM")
     text = "accept any certificate, as on this machine"

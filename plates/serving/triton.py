@@ -218,7 +218,8 @@ class EmbeddedTriton:
                         reason = getattr(error, "strerror", None) or str(error)
                 else:
                     remedy = f"set PLATES_TRITON_{name.upper()}_PORT to a free one"
-                    yield f"Port {port} can't be used ({reason}): {remedy}."
+                    at = f"Port {port} of {self.host}"
+                    yield f"{at} can't be used ({reason}): {remedy}, or PLATES_TRITON_HOST."
 
     def _launch(self, installation: Installation, lay_out: LayOut | None) -> None:
         self._folder = folder = Path(tempfile.mkdtemp(prefix="plates-triton-"))

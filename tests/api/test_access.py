@@ -130,7 +130,7 @@ def test_only_named_origins_may_use_the_service(client, fake):
     assert not [name for name in answer.headers if name.startswith("access-control")]
     assert client.options("/v1/plates", headers=PREFLIGHT).status_code == 405
 
-    origins = f"{ORIGIN}, http://localhost:3000"
+    origins = f"{ORIGIN.replace('g', 'G')}:443, http://localhost:3000"
     with running_gateway(fake, cors_origins=origins, tokens=TOKEN) as open_to_some:
         asked = PREFLIGHT | {"access-control-request-headers": "authorization,x-request-timeout"}
         preflight = open_to_some.options("/v1/plates", headers=asked)
@@ -148,6 +148,8 @@ def test_only_named_origins_may_use_the_service(client, fake):
 def test_no_origins(origins):
     with pytest.raises(ValidationError, match="origin"):
         Settings(cors_origins=origins)
+    with pytest.raises(ValidationError, match="between the commas"):
+        Settings(tokens=" , ")
 
 
 @pytest.fixture(scope="module")

@@ -52,6 +52,9 @@ def test_plate_recognizers_answer_field_by_field(client):
         ],
         "dscore": 0.94,
         "vehicle": {"score": 0.0, "type": "Unknown", "box": nowhere},
+        "model_make": [{"make": "unknown", "model": "unknown", "score": 0}],
+        "color": [{"color": "unknown", "score": 0}],
+        "orientation": [{"orientation": "Unknown", "score": 0}],
     }
 
 
@@ -153,8 +156,10 @@ def test_timestamp_comes_back_in_utc(client):
         (READER, {"config": '{"threshold_d": 0.95}'}, []),
         (READER, {"config": '{"mode": "fast", "detection_rule": "strict"}'}, READ),
         (READER, {"config": '{"region": "strict"}', "regions": ["nl", "RU"]}, READ),
-        (READER, {"config": '{"region": "strict"}', "regions": "nl,us-ca"}, []),
+        (READER, {"config": '{"region": "strict"}', "regions": "nl,pl"}, []),
         (READER, {"config": '{"region": "strict"}'}, READ),
+        (READER, {"config": '{"region": "False"}', "regions": "nl"}, READ),
+        (READER, {"config": '{"mode": "redaction", "threshold_o": 0.5}'}, [*READ, ""]),
         (READER, {"config": json.dumps('{"threshold_d": 0.95}')}, []),
         (READER, {"some_new_field": "x", "camera_id": "", "timestamp": ""}, READ),
         (ALPR, {"min_confidence": "0.99", "operation": "plate"}, READ),

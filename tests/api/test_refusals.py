@@ -125,10 +125,9 @@ REFUSED: dict[tuple[str, str | int], list[tuple[dict[str, object], str]]] = {
         (with_fields(config="[" * 9000), "config"),
         (with_fields(config='{"threshold_d": 1.1}'), "threshold_d"),
         (with_fields(config='{"threshold_o": NaN}'), "threshold_o"),
-        (with_fields(config='{"region": "anywhere"}'), "region"),
+        (with_fields(config='{"region": "strict"}', regions="nl,us-ca"), "regions: none"),
         (with_fields(timestamp="yesterday"), "ISO 8601"),
         (with_fields(timestamp="0001-01-01T00:00:00+14:00"), "ISO 8601"),
-        (with_fields(mmc="maybe"), "mmc"),
         (with_fields(camera_id="x" * 20_000), "camera_id"),
         # No address is ever fetched.
         ({"json": {"upload_url": ADDRESS, "upload": BASE64}}, "upload_url: no address"),

@@ -226,7 +226,7 @@ def test_passwords_are_in_no_message(mjpeg, caplog, monkeypatch):
         wait_for(source, frames, lambda: source.state.problem)
     assert "topsecret" not in source.state.problem + caplog.text
     assert "viewer:***@" in caplog.text
-    assert redacted("rtsp://u:p@ss@host/1") == "rtsp://u:***@host/1"
+    assert redacted("rtsp://u:p@s/s 1@host/1") == "rtsp://u:***@host/1"
     assert redacted("rtsp://h/user=u&password=p&ch=1") == "rtsp://h/user=u&password=***&ch=1"
     assert redacted("rtsp://h/user=u_password=p_ch=1?s") == "rtsp://h/user=u_password=***"
     assert redacted("http://h/?loginuse=u&loginpas=p") == "http://h/?loginuse=u&loginpas=***"
