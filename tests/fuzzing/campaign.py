@@ -1,15 +1,11 @@
 """Sends everything, judges it, and prints what came."""
 
-import contextlib
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import pandas as pd
 from support import wait_until
 
@@ -18,9 +14,9 @@ from fuzzing.exchange import send
 from fuzzing.kinds import KINDS
 from fuzzing.tensors import overflow, send_tensors
 from fuzzing.verdicts import violation
-from plates.benchmarks.service import footprints
-from plates.cli.serve import TRITON
-from plates.serving.running import running_service
+from plates.benchmarks.service import Service, footprints
+from plates.cli import CommandError
+from plates.serving.running import wait_until_ready
 
 DOCUMENTED = "openapi document"
 _DOCUMENTED_SHARE = 0.1
@@ -32,53 +28,29 @@ _GROWTH_FACTOR, _GROWTH_MB = 1.15, 100.0
 _HEALED_S = 60
 # Longer than the service believes in a photo that was read.
 _NOTICED_S = 3
-# Short, because some kinds wait for it to pass.
-_TIMEOUTS = {"PLATES_UPLOAD_TIMEOUT_S": "2", "PLATES_HEADER_TIMEOUT_S": "2"}
-
-
-@dataclass(frozen=True)
-class Service:
-    """A running service, its log and its Triton's gRPC address; elsewhere only its address."""
-
-    url: str
-    pid: int | None = None
-    log: Path | None = None
-    triton: str | None = None
-
-    def is_ready(self) -> bool:
-        """Whether photos are read."""
-        with contextlib.suppress(httpx.TransportError):
-            return httpx.get(f"{self.url}/readyz", timeout=_HEALED_S).is_success
-        return False
-
-    def parts(self) -> Counter[str]:
-        """How many processes of each part run."""
-        return Counter(footprints(self.pid)["part"])
-
-
-@contextlib.contextmanager
-def service_of_our_own(folder: Path) -> Iterator[Service]:
-    """Run `plates serve` with a Triton of its own, on free ports."""
-    log, printed = folder / "service.log", list[str]()
-    with running_service(_TIMEOUTS, log, printed.append) as running:
-        (line,) = [line.removeprefix(TRITON) for line in printed if line.startswith(TRITON)]
-        service = Service(running.url, running.process.pid, log, line.split(",")[0].split()[1])
-        wait_until(service.is_ready, _HEALED_S)
-        yield service
+# Of a service of our own: short, because some kinds wait for it to pass.
+TIMEOUTS = {"PLATES_UPLOAD_TIMEOUT_S": "2", "PLATES_HEADER_TIMEOUT_S": "2"}
 
 
 class Campaign:
-    """One run of all kinds against one service."""
+    """One run of all kinds against one service, and its Triton where the gRPC port is known."""
 
     def __init__(
-        self, service: Service, seed: int, count: int, folder: Path, growth_mb: float = _GROWTH_MB
+        self,
+        service: Service,
+        triton_port: int | None,
+        seed: int,
+        count: int,
+        folder: Path,
+        growth_mb: float = _GROWTH_MB,
     ) -> None:
-        """Plan to send `count` requests; failing ones are saved to `folder`.
+        """Plan to send `count` requests; failing ones and the log are saved to `folder`.
 
         Memory may grow by `growth_mb` above its share: pools fill in short campaigns, too.
         """
         self._service, self._seed, self._count, self._folder = service, seed, count, folder
         self._growth_mb = growth_mb
+        self._triton = f"127.0.0.1:{triton_port}" if triton_port else None
         # Kind, status, seconds and what was wrong, for each request.
         self.sent: list[tuple[str, str, float, str | None]] = []
         self.violations: list[str] = []  # what was wrong, as sentences
@@ -96,13 +68,13 @@ class Campaign:
         before = footprints(service.pid)
         self._send_all(planned[warm_up:])
         after = footprints(service.pid)
-        if service.triton:
-            for model, status, wrong in send_tensors(service.triton, seed, self._count // 50):
+        if self._triton:
+            for model, status, wrong in send_tensors(self._triton, seed, self._count // 50):
                 self._note(model, status, 0.0, wrong)
         self._judge(before, after)
-        if service.triton:  # The last kind ends a process, and the supervisor must see to that.
-            whole = service.parts()
-            self._notes.append(f"a shape that overflows, to Triton: {overflow(service.triton)}")
+        if self._triton:  # The last kind ends a process, and the supervisor must see to that.
+            whole = self._parts()
+            self._notes.append(f"a shape that overflows, to Triton: {overflow(self._triton)}")
             time.sleep(_NOTICED_S)
             self._expect_healed(whole)
 
@@ -137,6 +109,7 @@ class Campaign:
         if end > _GROWTH_FACTOR * warm + self._growth_mb:
             self.violations.append(f"memory grew from {warm:.0f} to {end:.0f} MB")
         log = self._service.log.read_text(errors="replace") if self._service.log else ""
+        (self._folder / "service.log").write_text(log)
         lines = [line for line in log.splitlines() if "Traceback (most recent" in line]
         self.violations += [f"in the log: {line[:300]}" for line in lines]
         self._expect_healed()
@@ -144,11 +117,14 @@ class Campaign:
     def _expect_healed(self, parts: Counter[str] | None = None) -> None:
         start = time.monotonic()
         try:
-            wait_until(lambda: parts in (None, self._service.parts()), _HEALED_S)
-            wait_until(self._service.is_ready, _HEALED_S)
+            wait_until(lambda: parts in (None, self._parts()), _HEALED_S)
+            wait_until_ready(self._service.url, _HEALED_S)
             self._notes.append(f"whole and ready after {time.monotonic() - start:.1f} s")
-        except AssertionError:
-            self.violations.append(f"not whole and ready again: {self._service.parts()}")
+        except (AssertionError, CommandError):
+            self.violations.append(f"not whole and ready again: {self._parts()}")
+
+    def _parts(self) -> Counter[str]:
+        return Counter(footprints(self._service.pid)["part"])
 
     def table(self) -> str:
         """What came, as text: kinds with their statuses, then processes, then what was wrong."""

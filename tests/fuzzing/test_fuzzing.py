@@ -2,8 +2,10 @@
 
 import pytest
 
-from fuzzing.campaign import DOCUMENTED, Campaign, service_of_our_own
+from fuzzing.campaign import DOCUMENTED, TIMEOUTS, Campaign
 from fuzzing.kinds import KINDS
+from plates.benchmarks.cameras import free_port
+from plates.benchmarks.service import service
 
 REQUESTS = 200
 
@@ -11,9 +13,10 @@ REQUESTS = 200
 @pytest.mark.live
 @pytest.mark.control
 def test_hostile_requests_do_no_harm(tmp_path):
-    with service_of_our_own(tmp_path) as service:
+    port = free_port()
+    with service(None, **TIMEOUTS, PLATES_TRITON_GRPC_PORT=str(port)) as serving:
         # So few requests don't fill the pools before the rest is measured.
-        campaign = Campaign(service, 4, REQUESTS, tmp_path, growth_mb=500)
+        campaign = Campaign(serving, port, 4, REQUESTS, tmp_path, growth_mb=500)
         campaign.run()
     assert not campaign.violations, campaign.table()
     assert {*KINDS, DOCUMENTED} < {kind for kind, *_ in campaign.sent}
