@@ -36,8 +36,6 @@ _CANON_RAW_BRAND = b"crx "
 _AUDIO_BRANDS = {b"M4A ", b"M4B ", b"M4P "}
 # The first boxes of QuickTime files that are older than the `ftyp` box.
 _QUICKTIME_BOXES = {b"moov", b"mdat", b"wide", b"pnot"}
-# Packets of MPEG transport streams: all begin with one byte; a time code may stand before it.
-_SYNC, _PACKET_SIZES = 0x47, {188: 0, 192: 4}
 _HEIC_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"mif1"}
 _SEQUENCE_BRANDS = {b"hevc", b"hevx", b"hevm", b"hevs", b"msf1"}
 _AVIF_BRANDS = {b"avif", b"avis"}
@@ -55,8 +53,8 @@ def type_of(data: bytes) -> str | None:
         return {b"WEBP": "WEBP", b"AVI ": "AVI video"}.get(data[8:12], "RIFF")
     if data[4:8] == b"ftyp":
         return _isobmff_type(data)
-    if data[4:8] in _QUICKTIME_BOXES or _is_transport_stream(data):
-        return "QuickTime or MPEG video"
+    if data[4:8] in _QUICKTIME_BOXES:
+        return "QuickTime video"
     start = data[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if start.startswith((b"<svg", b"<?xml")):
         return "SVG" if b"<svg" in start else "XML"
@@ -76,10 +74,3 @@ def _isobmff_type(data: bytes) -> str:
     if brands & _SEQUENCE_BRANDS:
         return "HEIC sequence"
     return "MPEG-4 audio" if data[8:12] in _AUDIO_BRANDS else "MP4 or QuickTime video"
-
-
-def _is_transport_stream(data: bytes) -> bool:
-    return any(
-        len(data) > start + 2 * size and all(data[start + n * size] == _SYNC for n in range(3))
-        for size, start in _PACKET_SIZES.items()
-    )

@@ -18,7 +18,8 @@ from plates.cli import printable
 from plates.file_kinds import HEAD_BYTES, SUFFIXES, Kind, kind_of
 
 _VIDEOS = frozenset(
-    {".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".ts", ".wmv"}
+    {".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".wmv"}
+    | {".ts", ".mts", ".m2t", ".m2ts"}  # Transport streams have no signature.
 )
 _MOST_NAMES = 20
 
