@@ -14,7 +14,6 @@ import os
 import socket
 import tempfile
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from pydantic import ValidationError
 
 from api.observing import logs
 from api.settings import Settings
+from plate_models.release import DEFAULT_GOLDEN
 from plates.cli import CommandError, Stopped, ignore_stop_signals, say, stop_signals_raise
 from plates.cli.config import explain, warn_of_unknown_settings
 from plates.serving.child import Child, python
@@ -87,7 +87,7 @@ def supervise(
     """Start Triton, then a gateway that serves on the listener, and heal both until a signal."""
     with tempfile.TemporaryDirectory(prefix="plates-status-") as folder:
         status_file = settings.status_file or Path(folder) / "status.json"
-        parts = [heal(triton)] if triton else []
+        parts: list[Part] = [TritonHealer(triton, DEFAULT_GOLDEN.read_bytes())] if triton else []
         if listener:
             environment = partial(_environment, settings, status_file, triton, Path(folder))
             listen = listener.fileno()
@@ -132,11 +132,6 @@ def describe_triton(settings: Settings) -> EmbeddedTriton:
         grpc_port=settings.triton_grpc_port,
         metrics_port=settings.triton_metrics_port,
     )
-
-
-def heal(triton: EmbeddedTriton) -> Part:
-    """The supervisor's part that keeps it running."""
-    return TritonHealer(triton, (files("plate_models") / "golden.jpg").read_bytes())
 
 
 def _environment(

@@ -71,8 +71,9 @@ def test_everything_that_runs_is_in_the_image(image, tmp_path):
     code = (
         "import importlib, json, sys\n"
         f"for name in {modules!r}: importlib.import_module(name)\n"
-        "from plates.cli.serve import describe_triton, heal, read_settings\n"
-        "heal(describe_triton(read_settings()))\n"
+        "from plates.cli import serve\n"
+        "triton = serve.describe_triton(serve.read_settings())\n"
+        "serve.TritonHealer(triton, serve.DEFAULT_GOLDEN.read_bytes())\n"
         "print(json.dumps({n: getattr(m, '__file__', '') for n, m in sys.modules.items()}))"
     )
     done = subprocess.run(
