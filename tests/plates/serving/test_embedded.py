@@ -88,12 +88,7 @@ def test_the_server_dies_with_its_killed_owner(models, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("hurt", "number"),
-    [
-        (["server"], signal.SIGKILL),
-        (["server"], signal.SIGSTOP),
-        (["server", "stubs"], signal.SIGSTOP),
-    ],
+    ("hurt", "number"), [(["server"], signal.SIGKILL), (["server", "stubs"], signal.SIGSTOP)]
 )
 def test_nothing_survives(models, hurt, number, monkeypatch):
     monkeypatch.setattr(triton, "STOP_S", 1.0)
