@@ -106,10 +106,6 @@ class Settings(BaseSettings):
     triton_token: Token | None = None
     """Sent with every request to Triton as `Authorization: Bearer …`."""
 
-    triton_compression: Literal["none", "gzip", "deflate"] = "none"
-    """How photos are compressed on their way to a Triton elsewhere: `none`, `gzip` or
-    `deflate`. JPEG hardly shrinks; BMP and TIFF do."""
-
     request_timeout_s: Positive = 30.0
     """Seconds from a request's head to its answer, at most. Clients may ask for less with the
     header X-Request-Timeout."""

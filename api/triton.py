@@ -73,9 +73,8 @@ class TritonClient:
     """
 
     def __init__(self, settings: Settings) -> None:
-        token, compression = settings.triton_token, settings.triton_compression
+        token = settings.triton_token
         self._headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else None
-        self._compression = None if compression == "none" else compression
         self._client = InferenceServerClient(
             settings.triton_address,
             ssl=(settings.triton_url or "").startswith("grpcs://"),
@@ -113,7 +112,6 @@ class TritonClient:
                 # After this, Triton drops it from its queue.
                 timeout=max(1, round(timeout_s * 1e6)),
                 headers=self._headers,
-                compression_algorithm=self._compression,
             )
         except InferenceServerException as error:
             raise _problem_of(error) from error

@@ -233,11 +233,9 @@ def test_tritons_metrics_follow_ours_and_without_them_no_harm_is_done(
 
 
 @pytest.mark.live
-@pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
-def test_the_real_tritons_metrics_and_compressed_photos(triton, algorithm):
+def test_the_real_tritons_metrics(triton):
     address = triton.embedded and triton.embedded.metrics_url
-    options = {"triton_compression": algorithm, "triton_metrics_url": address}
-    with running_gateway(triton.grpc_url, **options) as client:
+    with running_gateway(triton.grpc_url, triton_metrics_url=address) as client:
         plates = post_raw(client, SCENE.read_bytes()).json()["plates"]
         assert SCENE_TEXT in [plate["text"] for plate in plates]
         for stage in ("decode", "yolo", "stn", "lprnet", "rest"):
