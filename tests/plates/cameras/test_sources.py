@@ -272,9 +272,6 @@ def test_capture_times_follow_a_clock_that_was_set_forward(monkeypatch):
     assert max(behind) <= 8 and behind[-1] < 0.01
 
 
-# --- what is not worth reading ---
-
-
 def scene(rng, x=None, size=(20, 5)):
     image = np.full((1080, 1920, 3), 90, np.int16)
     image[400:] = 60

@@ -49,9 +49,6 @@ def start(healer: TritonHealer) -> None:
     ticked_until(healer, lambda: healer.status.state == "ready")
 
 
-# --- starts ---
-
-
 def test_versions_of_which_none_starts_are_tried_once_each(repository, healer, caplog):
     caplog.set_level(logging.INFO)
     for number in (1, 2):
@@ -114,9 +111,6 @@ def test_a_supervisor_that_was_frozen_beside_triton_restarts_nothing(healer, mon
     until = clock() + 2
     ticked_until(healer, lambda: clock() > until)
     assert healer.status.state == "ready" and healer.status.restarts["triton"] == 0
-
-
-# --- changes of the model version ---
 
 
 def test_a_refused_version_is_tried_again_when_its_files_change_and_then_served(

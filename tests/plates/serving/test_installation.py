@@ -34,9 +34,6 @@ def problems(found: Installation | None, models: Path, profile: str = "cpu") -> 
     return find_problems(found, triton.environment("cpu", found), models, profile)
 
 
-# --- what it is started with ---
-
-
 def test_triton_gets_this_python_but_not_our_settings(wheel, tmp_path, monkeypatch):
     for name in ("PLATES_TOKENS", "PLATES_TRITON_TOKEN", "PYTHONPATH"):
         monkeypatch.setenv(name, "secret-of-the-gate")
@@ -69,9 +66,6 @@ def test_tritons_log_does_not_fill_the_disk(tmp_path, monkeypatch):
             assert log.stat().st_size == size
         written.write(b"the end")
     assert server.log_tail() == "the end"
-
-
-# --- what it needs ---
 
 
 def test_what_is_missing_is_named_with_its_cure(wheel, models, tmp_path, monkeypatch):
@@ -121,9 +115,6 @@ def test_missing_artifacts_are_named_per_profile(wheel, models, tmp_path):
         assert f"net has no {file}" in missing and "make export" in missing
     (net / "1" / "model.onnx").touch()
     assert problems(wheel, net.parent) == []
-
-
-# --- a GPU ---
 
 
 def driver(status: int, gpus: int) -> Mock:

@@ -20,8 +20,6 @@ from plates.serving.child import Child
 from plates.serving.errors import GaveUp, StartError
 from plates.serving.supervisor import RestartBudget, Supervisor
 
-# --- how often a part may be restarted ---
-
 
 @pytest.mark.parametrize(
     ("every_s", "is_well_between", "count"),
@@ -54,8 +52,6 @@ def test_restarts_end_unless_they_are_rare(every_s, is_well_between, count):
         with pytest.raises(GaveUp, match=expected):
             restarts.spend("it is broken")
 
-
-# --- the gateway's process ---
 
 SIGNS = """
 import os, sys, time
@@ -126,9 +122,6 @@ def test_a_worker_that_gives_no_sign_is_killed_and_one_that_ends_each_time_is_gi
         assert part.status.restarts["gateway"] == 3
     with working(NEVER) as part, pytest.raises(StartError, match="status 7"):
         part.start()
-
-
-# --- all parts together, and their status file ---
 
 
 def test_parts_are_started_in_order_watched_and_stopped_backwards(tmp_path):

@@ -20,9 +20,6 @@ def repository(tmp_path):
     return make_repository(tmp_path / "repository", NETS)
 
 
-# --- which are there ---
-
-
 @pytest.mark.parametrize(
     ("file", "content"),
     [
@@ -40,9 +37,6 @@ def test_versions_are_ordered_by_number_and_what_is_not_complete_is_none(reposit
     if content is not None:
         (repository / "plate_recognition" / "2" / file).write_text(content)
     assert [version.number for version in find_versions(repository)] == [10, 9, 1]
-
-
-# --- which one is chosen ---
 
 
 def due(chosen: Versions) -> int | None:
@@ -70,9 +64,6 @@ def test_a_newer_version_is_due_once_its_files_rest_and_the_older_one_without_it
     assert [due(chosen), due(chosen)] == [None, 1]
     (pipeline / "1").rename(pipeline / "1.off")
     assert [due(chosen), due(chosen)] == [None, None], "the last one stays"
-
-
-# --- what it must read before it is served ---
 
 
 @pytest.mark.parametrize(
