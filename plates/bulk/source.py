@@ -138,7 +138,7 @@ def _walk(filesystem: Any, top: str) -> Iterator[dict[str, Any]]:
                 path = "" if path.startswith(_NO_FILES) else urlsplit(name).path
             if info["type"] == "directory":
                 key = name.rstrip("/")
-                if key not in known and not key.rpartition("/")[2].startswith("."):
+                if key not in known and (key == "." or key.rpartition("/")[2][:1] != "."):
                     known.add(key)
                     waiting.append(name)
             elif _may_be_photo(path):

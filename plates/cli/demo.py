@@ -26,6 +26,7 @@ from plates.serving.running import running_service, wait_until_ready
 
 _PATIENCE_S = 60
 _CLIP_FPS = 8.0
+_OPEN = {"PLATES_TOKENS": "", "PLATES_TOKENS_FILE": ""}  # to this command
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         for photo, texts in expected.items()
         for text in missing_texts(texts, found.get(photo, []))
     ]
-    count = len(inputs.kinds)
+    count = len(found)
     print(f"\n{count} photo{'s' * (count != 1)}, annotated in {printable(arguments.output)}")
     if total := sum(map(len, expected.values())):
         print(f"{total - len(missing)} of {total} plates of the samples read")
@@ -123,7 +124,7 @@ def _read(inputs: Inputs, jpegs: Jpegs, log: Path) -> dict[Path, list[str]]:
 def _service(log: Path) -> Iterator[httpx.Client]:
     """Run `plates serve` on free ports; yields a client once it is ready."""
     with (
-        running_service({}, log, lambda text: say(text.rstrip("\n"))) as service,
+        running_service(_OPEN, log, lambda text: say(text.rstrip("\n"))) as service,
         # No proxy of the environment: the service is on this machine.
         httpx.Client(base_url=service.url, timeout=_PATIENCE_S, trust_env=False) as client,
     ):

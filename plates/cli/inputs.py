@@ -114,6 +114,8 @@ def _search(folder: Path, inputs: Inputs) -> dict[Path, Kind]:
 
 
 def _kind_of_file(path: Path) -> Kind:
+    if not os.path.isfile(path):  # A pipe gives its bytes once.
+        return "photo"
     try:
         with path.open("rb") as file:
             kind = kind_of(file.read(HEAD_BYTES))
@@ -127,26 +129,33 @@ def _kind_of_file(path: Path) -> Kind:
 
 
 def _frames(path: Path, every_s: float, bar: "tqdm[NoReturn]") -> Iterator[Picture]:
-    import cv2
+    import av
 
-    capture = cv2.VideoCapture(str(path))
-    frames = max(1, int(capture.get(cv2.CAP_PROP_FRAME_COUNT)))
-    bar.total = (bar.total or 1) - 1 + frames
-    fps = capture.get(cv2.CAP_PROP_FPS) or 25.0
-    number, next_s = 0, 0.0
-    while capture.grab():
-        time_s = number / fps
-        # Half a frame of tolerance: sums of fractions miss the frame otherwise.
-        if time_s + 0.5 / fps >= next_s:
-            next_s += every_s
-            done, frame = capture.retrieve()
-            if done:
-                rgb = cv2.cvtColor(frame, cv2.COLOR_BGR2RGB)
-                yield Picture(path, np.asarray(rgb, np.uint8), number, round(time_s, 3))
-        number += 1
-        bar.update()
-    if number == 0:
-        raise ImageError("This video can't be decoded.")
+    number, broken, next_s = 0, 0, 0.0
+    try:
+        with av.open(str(path)) as container:
+            stream = container.streams.video[0]
+            bar.total = (bar.total or 1) - 1 + max(1, stream.frames)
+            start_s = float((stream.start_time or 0) * (stream.time_base or 0))
+            for packet in container.demux(stream):
+                broken += packet.is_corrupt
+                try:
+                    frames = packet.decode()
+                except av.error.InvalidDataError:  # the next ones may be whole
+                    frames, broken = [], broken + 1
+                for frame in frames:
+                    time_s = number / 25 if frame.time is None else frame.time - start_s
+                    if time_s + 1e-3 >= next_s:  # Times are rounded.
+                        next_s = max(next_s, time_s - every_s) + every_s
+                        rgb = np.rot90(frame.to_ndarray(format="rgb24"), round(frame.rotation / 90))
+                        upright = np.ascontiguousarray(rgb, np.uint8)
+                        yield Picture(path, upright, number, round(time_s, 3))
+                    number += 1
+                    bar.update()
+    except (av.error.FFmpegError, IndexError) as error:
+        raise ImageError("This video can't be decoded.") from error
+    if broken or not number:
+        raise ImageError(f"This video is damaged: {number} frames of it could be decoded.")
 
 
 def shown(path: Path) -> str:

@@ -20,7 +20,7 @@ def expected_texts(photos: Iterable[Path]) -> dict[Path, list[str]]:
     """The texts of each photo that a plates.csv beside it names; CommandError for a bad table."""
     wanted, expected = set(photos), dict[Path, list[str]]()
     for table in filter(Path.is_file, {photo.parent / "plates.csv" for photo in wanted}):
-        with table.open(encoding="utf-8", newline="") as file:
+        with table.open(encoding="utf-8-sig", errors="replace", newline="") as file:
             rows = csv.DictReader(file)
             if not {"photo", "text"} <= set(rows.fieldnames or ()):
                 raise CommandError(f"{printable(table)}: expected the columns photo and text")

@@ -103,7 +103,8 @@ def test_files_are_chosen_by_their_bytes(request_):
 
 def test_a_source_that_cannot_be_listed_does_not_claim_the_folder(request_, monkeypatch):
     (request_.out.parent / "empty").mkdir()
-    for source, message in (("typo", "No such file or directory"), ("empty", "no photos there")):
+    bad = os.fsdecode(b"\xff")
+    for source, message in (("typo", "No such file"), ("empty", "no photos there"), (bad, "UTF-8")):
         with pytest.raises(BulkError, match=message):
             run(replace(request_, source=str(request_.out.parent / source)))
         assert not request_.out.exists()

@@ -3,6 +3,7 @@
 import errno
 import functools
 import os
+import tarfile
 import zipfile
 from collections import Counter
 from http.server import SimpleHTTPRequestHandler
@@ -101,6 +102,13 @@ def test_a_zip_file_is_a_source(tmp_path):
     found = {photo.name: Fetcher(source).fetch(photo) for photo in find_photos(source)}
     assert found == {first: jpeg(5), f"zip://a/b/2.jpg::{path}": jpeg(15)}
     assert names(f"zip://a/*.jpg::{path}") == [first]
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "3.jpg").write_bytes(jpeg(25))
+    with tarfile.open(tmp_path / "photos.tar", "w") as tar:
+        tar.add(tmp_path / "sub", ".")
+    assert names(f"tar://::{tmp_path / 'photos.tar'}") == [
+        f"tar://./3.jpg::{tmp_path / 'photos.tar'}"
+    ]
 
 
 class Shelf(QuietHandler, SimpleHTTPRequestHandler):

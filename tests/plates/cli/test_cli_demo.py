@@ -44,7 +44,7 @@ def test_demo_fails_if_a_plate_is_not_read(gateway_url, run, tmp_path, monkeypat
         (tmp_path / name).write_bytes(SCENE.read_bytes())
     (tmp_path / "broken.jpg").write_bytes(BAD["truncated jpeg"][0])
     rows = f"photo,text\nscene.jpg,{SCENE_TEXT}\nscene.jpg,{SCENE_TEXT}\n"
-    (tmp_path / "plates.csv").write_text(rows)
+    (tmp_path / "plates.csv").write_text(rows, "utf-8-sig")  # as Excel saves it
     done = run("demo", tmp_path, "--output", tmp_path / "out")
     assert done.returncode == 1
     assert "1 of 2 plates of the samples read" in done.stdout
@@ -107,6 +107,7 @@ def test_demo_names_the_photos_without_an_answer(run, tmp_path, monkeypatch):
         monkeypatch.setattr(demo, "_service", lambda _: httpx.Client(base_url=url, timeout=0.2))
         done = run(*words)
     assert "green_car.jpg: no answer from the service: timed out" in done.stderr
+    assert "0 photos, annotated in" in done.stdout
     monkeypatch.undo()
     dead = SimpleNamespace(url=url, process=SimpleNamespace(poll=lambda: 1))
     monkeypatch.setattr(demo, "running_service", lambda *_: nullcontext(dead))

@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
+import av
 import cv2
 import numpy as np
 import pytest
@@ -157,6 +158,31 @@ def test_frames_of_videos_are_named_and_counted(run_stub, tmp_path, monkeypatch)
     terminal = make_terminal(monkeypatch)
     assert run_stub(*words).returncode == 0
     assert "21/21" in terminal.getvalue()
+
+
+def test_times_of_a_video_are_its_own_and_what_is_broken_in_it_is_named(run_stub, tmp_path):
+    """Names that are no UTF-8 are names, too."""
+    whole, cut = (str(tmp_path / os.fsdecode(b"\xff" + end)) for end in (b".mkv", b".avi"))
+    for path in (whole, cut):
+        with av.open(path, "w") as file:
+            stream = file.add_stream("mjpeg", 30, width=64, height=48, pix_fmt="yuvj420p")
+            for number in (0, 1, 2, 60, 90):
+                frame = av.VideoFrame.from_ndarray(np.full((48, 64, 3), number, np.uint8))
+                frame.pts = number
+                file.mux(stream.encode(frame))
+            file.mux(stream.encode(None))
+    done = run_stub("read", whole, "--json")
+    assert [json.loads(line)["time_s"] for line in done.stdout.splitlines()] == [0.0, 2.0, 3.0]
+    os.truncate(cut, Path(cut).stat().st_size * 3 // 4)
+    done = run_stub("read", cut, "--json")
+    assert done.returncode == 1 and "damaged: " in done.stderr and done.stdout
+
+
+def test_a_pipe_is_a_photo(run_stub):
+    output, into = os.pipe()
+    os.write(into, JPEG)
+    os.close(into)
+    assert '"text": "A001AA77"' in run_stub("read", f"/dev/fd/{output}", "--json").stdout
 
 
 ODD = "a\x1b[31m,\r\n\x9bb\u202e.jpg"
