@@ -1,7 +1,8 @@
 """Rendered crops on disk: rendered once by several processes, read many times."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from plate_models.recognition import ctc
-from plate_models.spec import RECOGNIZER, RECTIFIER
+from plate_models.spec import RECOGNIZER, RECTIFIER, SpecError
 from plate_models.training.synthetic.crops import DEFAULT_CROPS, CropSample, CropStyle, render_crop
 from plate_models.training.worker_pool import start_pool
 
@@ -61,18 +62,24 @@ class CropCache:
         if not path.exists():
             path.write_text(settings)
         if path.read_text() != settings:
-            raise ValueError(f"{folder} was rendered with other settings: delete it first")
+            raise SpecError(f"{folder} was rendered with other settings: delete it first")
 
     @contextmanager
-    def rendering(self, crops: int, workers: int) -> Iterator[None]:
+    def rendering(self, crops: int, workers: int) -> Iterator[Callable[[], object]]:
         """Render what is missing for so many crops in other processes, with a progress bar.
 
-        The body begins with one block at least; leaving it lets only blocks in work end.
+        The body begins with one block at least; leaving it lets only blocks in work end. It gets a
+        function that raises what went wrong so far: a full disk, a plate that can't be drawn.
         """
         paths = [self.folder / f"{block:06d}" for block in range(-(-crops // self.block))]
         missing = [(block, path) for block, path in enumerate(paths) if not path.is_dir()]
         ready = crops - len(missing) * self.block
         with tqdm(total=crops, initial=max(ready, 0), unit="crop", desc="rendering") as bar:
+
+            def count(job: Future[None]) -> None:
+                if not job.cancelled() and not job.exception():
+                    bar.update(self.block)
+
             pool = start_pool(workers)
             try:
                 jobs = [
@@ -80,10 +87,10 @@ class CropCache:
                     for block, path in missing
                 ]
                 for job in jobs:
-                    job.add_done_callback(lambda job: job.cancelled() or bar.update(self.block))
+                    job.add_done_callback(count)
                 if len(missing) == len(paths):
                     jobs[0].result()
-                yield
+                yield lambda: [job.result() for job in jobs if job.done()]
             finally:
                 pool.shutdown(cancel_futures=True)
 

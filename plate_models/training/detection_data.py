@@ -15,12 +15,12 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from plate_models.images import decode
 from plate_models.rectification import hulls_of
 from plate_models.spec import DETECTOR
 from plate_models.training.imaging import shift_by
 from plate_models.training.labels import (
     Box,
+    LabelError,
     LabelledPhoto,
     Seen,
     load_negatives,
@@ -60,6 +60,8 @@ class TrainingPhoto:
 def load_world(data: Path) -> list[TrainingPhoto]:
     """The training part of ``world_photos``, decoded (about 1.2 GB)."""
     photos, seen = load_world_photos(data, held_out=False), world_seen()
+    if not photos:
+        raise LabelError(f"{data / 'world_photos'}: all its photos are held out")
     return [_decoded(photo, seen[photo.path.name]) for photo in photos]
 
 
@@ -74,8 +76,7 @@ def _decoded(photo: LabelledPhoto, seen: Seen) -> TrainingPhoto:
     sides = boxes[:, 2:] - boxes[:, :2]
     lines = (sides[:, 0] > _LONG * sides[:, 1]).astype(np.int64)
     outlines, unclear = _octagons(boxes), _octagons(_boxes(seen.unclear))
-    image = decode(photo.path.read_bytes())
-    return TrainingPhoto(image, outlines, lines, unclear, _boxes(seen.mistaken))
+    return TrainingPhoto(photo.read(), outlines, lines, unclear, _boxes(seen.mistaken))
 
 
 def _boxes(boxes: Sequence[Box]) -> NDArray[np.float32]:

@@ -6,10 +6,15 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import ExifTags, Image
 from pydantic import TypeAdapter
+
+from plate_models.images import ImageError, decode
 
 # Consecutive dashcam frames that go to one side of the split together.
 _RUN_LENGTH = 8
@@ -46,6 +51,13 @@ class LabelledPhoto:
     path: Path
     plates: tuple[LabelledPlate, ...] = ()
 
+    def read(self) -> NDArray[np.uint8]:
+        """(H, W, 3) uint8 RGB, upright; an `ImageError` names the file."""
+        try:
+            return decode(self.path.read_bytes())
+        except ImageError as error:
+            raise ImageError(f"{self.path}: {error}") from error
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -70,16 +82,16 @@ def load_labels(folder: Path) -> list[LabelledPhoto]:
     """
     plates: dict[Path, list[LabelledPlate]] = defaultdict(list)
     path, images = folder / "plates.csv", folder / "images"
-    with path.open(newline="", encoding="utf-8") as file:
+    with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.DictReader(file)
-        for row in reader:
-            try:
+        try:
+            for row in reader:
                 name = row.get("image") or row["photo"]
                 image = (images if images.is_dir() else folder) / name
                 plates[image].append(_plate(row, image))
-            except (KeyError, TypeError, ValueError) as error:
-                reason = f"no column {error}" if isinstance(error, KeyError) else error
-                raise LabelError(f"{path}, line {reader.line_num}: {reason}") from error
+        except (KeyError, TypeError, ValueError, csv.Error) as error:  # not UTF-8, too
+            reason = f"no column {error}" if isinstance(error, KeyError) else error
+            raise LabelError(f"{path}, line {reader.line_num}: {reason}") from error
     return [LabelledPhoto(image, tuple(found)) for image, found in sorted(plates.items())]
 
 
@@ -87,6 +99,8 @@ def _plate(row: dict[str, str], image: Path) -> LabelledPlate:
     """The plate of a row; a KeyError, TypeError (too short) or ValueError where it is broken."""
     x0, y0, x1, y1 = (float(row[key]) for key in ("x0", "y0", "x1", "y1"))
     text, lines = row.get("text") or "", row.get("lines") or "1"
+    if not (-inf < x0 < x1 < inf and -inf < y0 < y1 < inf):
+        raise ValueError(f"expected x0 < x1 and y0 < y1, got {x0:g}, {y0:g}, {x1:g}, {y1:g}")
     if lines not in ("1", "2"):
         raise ValueError(f"lines: expected 1 or 2, got {lines!r}")
     if not image.is_file():

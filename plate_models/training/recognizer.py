@@ -14,7 +14,6 @@ from tqdm import tqdm
 
 from plate_models import weights
 from plate_models.engines.nets import load_nets
-from plate_models.images import decode
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.pipeline import Plate
@@ -234,6 +233,7 @@ def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
         raise WeightsError("--data needs --start-from: what reads the plates there")
     nets, rng = load_nets("torch", folder=start_from), np.random.default_rng(seed)
     known, samples = world_seen(), list[CropSample]()
+    alphabet = nets.config.specs.recognizer.alphabet
 
     def cut(quad: Floats, rows: tuple[str, ...], times: int) -> None:
         for _ in range(times):
@@ -241,11 +241,11 @@ def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
             samples.append(CropSample(crop, "".join(rows), corners, len(rows), rows))
 
     for labelled in tqdm(load_world_photos(data, held_out=False), "reading photos"):
-        photo, seen = decode(labelled.path.read_bytes()), known[labelled.path.name]
+        photo, seen = labelled.read(), known[labelled.path.name]
         for plate in nets.read(photo):
             text, quad = _learnt_text(plate.reading, seen.texts), np.array(plate.quad)
             if text and np.ptp(quad[:, 0]) >= _LEAST_PX:
-                cut(quad, _rows_of(text, plate), _PLATE_CROPS)
+                cut(quad, _rows_of(text, plate, alphabet), _PLATE_CROPS)
         for x0, y0, x1, y1 in seen.mistaken:
             cut(np.add(box_corners(x1 - x0, y1 - y0), (x0, y0)), ("",), _CLUTTER_CROPS)
     if not any(sample.text for sample in samples):
@@ -261,13 +261,13 @@ def _learnt_text(reading: Reading, seen: tuple[int, ...] | None) -> str:
     return next((text for text in texts if zlib.crc32(text.encode()) in seen), "")
 
 
-def _rows_of(text: str, plate: Plate) -> tuple[str, ...]:
+def _rows_of(text: str, plate: Plate, alphabet: str) -> tuple[str, ...]:
     """A text by the plate's lines, cut where both rows (see `ctc.join_rows`) spell it best."""
     if plate.lines == 1:
         return (text,)
     seam = plate.log_probs.shape[1] // 2
     upper, lower = plate.log_probs[:, :seam], plate.log_probs[:, seam + 1 :]
-    cuts, alphabet = range(1, len(text)), RECOGNIZER.alphabet
+    cuts = range(1, len(text))
     first = ctc.text_probabilities(upper, [text[:cut] for cut in cuts], alphabet)
     second = ctc.text_probabilities(lower, [text[cut:] for cut in cuts], alphabet)
     cut = cuts[int(np.multiply(first, second).argmax())]
@@ -285,9 +285,11 @@ class Training(Run):
         torch.manual_seed(config.seed)
         reader = Reader()
         if config.start_from:
-            for name, net in reader.nets.items():
-                if (file := config.start_from / f"{name}.safetensors").exists():
-                    take_over(net, weights.read_file(file))
+            files = {name: config.start_from / f"{name}.safetensors" for name in reader.nets}
+            if not (found := [name for name, file in files.items() if file.exists()]):
+                raise WeightsError(f"{config.start_from}: has weights of neither net")
+            for name in found:
+                take_over(reader.nets[name], weights.read_file(files[name]))
         reader.to(config.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         optimizer = torch.optim.AdamW(reader.parameters(), weight_decay=1e-2)
         super().__init__(reader, optimizer, config.folder, config.minutes, config.peak_rate)
@@ -319,7 +321,7 @@ def train(config: RecognizerTraining) -> dict[int, float]:
         Exact match of the averaged weights on rendered crops not trained on, by lines.
     """
     cache = CropCache(config.cache, config.seed)
-    with cache.rendering(config.crops, config.workers):
+    with cache.rendering(config.crops, config.workers) as check_rendered:
         held_out = render_batch(np.random.default_rng(config.seed - 1), config.held_out)
         real = read_crops(config.data, config.start_from, config.seed) if config.data else None
         training = Training(config)
@@ -332,6 +334,7 @@ def train(config: RecognizerTraining) -> dict[int, float]:
             return vary(batch, rng)
 
         def check() -> dict[str, float]:
+            check_rendered()
             match = exact_match(training.averaged, held_out, config.device)
             return {"one_line": match[1], "two_lines": match[2]}
 

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, TypeVar
 
 import cv2
@@ -19,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
 
 from plate_models import weights
-from plate_models.release import sha256_of
+from plate_models.release import WeightsError, sha256_of
 
 Batch = TypeVar("Batch")
 
@@ -74,11 +75,19 @@ class Run:
         self._folder, self._checkpoint = folder, folder / "checkpoint.pt"
         folder.mkdir(parents=True, exist_ok=True)
         if self._checkpoint.is_file():
-            state = torch.load(self._checkpoint, map_location="cpu", weights_only=True)
-            net.load_state_dict(state["net"])
-            self.averaged.load_state_dict(state["averaged"])
-            optimizer.load_state_dict(state["optimizer"])
-            self.samples, self.spent_s = state["samples"], state["elapsed_s"]
+            try:
+                state = torch.load(self._checkpoint, map_location="cpu", weights_only=True)
+                net.load_state_dict(state["net"])
+                self.averaged.load_state_dict(state["averaged"])
+                optimizer.load_state_dict(state["optimizer"])
+                self.samples, self.spent_s = state["samples"], state["elapsed_s"]
+            except (RuntimeError, ValueError, KeyError, EOFError, UnpicklingError) as error:
+                raise WeightsError(
+                    f"{self._checkpoint}: damaged, or of another net or alphabet: delete it, or "
+                    "choose another --folder"
+                ) from error
+        else:
+            (folder / "curves.csv").unlink(missing_ok=True)  # of a training that is finished
 
     @property
     def steps(self) -> int:
@@ -202,4 +211,6 @@ class Run:
             if start_from and (first := start_from / f"{name}.safetensors").exists():
                 about["started_from"] = f"sha256:{sha256_of(first)}"
             files.append(weights.save(net, name, about, folder))
+        # What begins here next is another training, even from other weights.
+        self._checkpoint.replace(self._checkpoint.with_name("finished.pt"))
         return files

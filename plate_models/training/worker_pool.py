@@ -1,13 +1,17 @@
 """Work done by other processes."""
 
+import ctypes
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from itertools import starmap
 from typing import Any, TypeVar
 
 import cv2
+
+_PR_SET_PDEATHSIG = 1
 
 Result = TypeVar("Result")
 
@@ -34,5 +38,6 @@ def map_ahead(
 
 def _use_one_thread() -> None:
     os.nice(10)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # else it waits for ever
     cv2.setNumThreads(1)
     os.environ["OMP_NUM_THREADS"] = "1"  # torch reads it when the function's module loads it

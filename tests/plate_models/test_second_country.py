@@ -147,6 +147,14 @@ sizes_mm = [[200, 100]]
 typefaces = ["any.ttf"]
 """
 
+LOOKS = 'sizes_mm = [[200, 100]]\n\n[formats.plate]\ntypefaces = ["any.ttf"]'
+LAYOUT = """
+[[formats.plate.layouts]]
+size_mm = [9, 9]
+serial = []
+region = { centres = [1, 2, 3, 4, 5, 6, 7], foot = 9 }
+"""
+
 
 def kinds_in(folder: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, PlateKind]:
     (folder / "yy.toml").write_text(source, encoding="utf-8")
@@ -175,12 +183,8 @@ def test_a_plate_without_measured_places_is_short(tmp_path, monkeypatch):
         ("typefaces", "looseness = -1\ntypefaces", r"plate\.looseness: expected .* equal to 0"),
         ("typefaces", 'busy_regions = ["Q"]\ntypefaces', r"plate\.busy_regions: \['Q'\] are not"),
         ("sizes_mm = [[200, 100]]", "", "expected either 'layouts' or"),
-        (
-            'sizes_mm = [[200, 100]]\n\n[formats.plate]\ntypefaces = ["any.ttf"]',
-            "[formats.plate]\n"
-            "layouts = [{ size_mm = [9, 9], serial = [], region = { centres = [1], foot = 9 } }]",
-            r"yy\.toml: plate\.outlines: there are none of \['L', 'Z'\]",
-        ),
+        (LOOKS, LAYOUT, r"yy\.toml: plate\.outlines: there are none of \['L', 'Z'\]"),
+        (LOOKS, LAYOUT.replace("[1, ", "["), r"plate: no layout has \[7\] characters"),
     ],
 )
 def test_malformed_plates_are_refused_by_name(tmp_path, monkeypatch, old, new, reason):

@@ -13,7 +13,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from plate_models.images import ImageError, decode
+from plate_models.images import decode
 from plate_models.training.benchmark.photos import (
     BENCHMARK_KINDS,
     VARIANTS,
@@ -231,14 +231,7 @@ def video(clips: int, workers: int) -> Iterator[Photo]:
 
 
 def _real(row: str, photo: LabelledPhoto) -> Photo:
-    return Photo(row, photo.path.name, partial(_read, photo.path), photo.plates)
-
-
-def _read(path: Path) -> Image:
-    try:
-        return decode(path.read_bytes())
-    except ImageError as error:
-        raise ImageError(f"{path}: {error}") from error
+    return Photo(row, photo.path.name, photo.read, photo.plates)
 
 
 def _rendered(row: str, photo: BenchmarkPhoto) -> Photo:

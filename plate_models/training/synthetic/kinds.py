@@ -27,6 +27,7 @@ Box: TypeAlias = tuple[float, float, float, float]
 RGB: TypeAlias = tuple[float, float, float]
 Shares: TypeAlias = tuple[tuple[str, float], ...]
 Table = TypeVar("Table")
+_OUTLINED = "ru"  # the country whose file has outlines for all of them
 _Share = Annotated[float, Field(ge=0)]
 _Purpose = Literal["training", "calibration"]
 _Colour = Literal["white", "black", "red", "yellow", "green", "blue"]
@@ -226,8 +227,8 @@ def kinds_of(country: str) -> Mapping[str, PlateKind]:
     path = countries.COUNTRIES / f"{country}.toml"
     definition, grammar = read_country(path)
     outlines: dict[str, Glyph] = {}
-    if country != RECOGNIZER.countries[0]:
-        outlines |= next(iter(kinds_of(RECOGNIZER.countries[0]).values())).outlines
+    if country != _OUTLINED:
+        outlines |= next(iter(kinds_of(_OUTLINED).values())).outlines
     own = definition.plate.pop("outlines", {})
     outlines |= _read(dict[str, Glyph], own, f"{path}: plate.outlines")
     found = {}
@@ -240,6 +241,9 @@ def kinds_of(country: str) -> Mapping[str, PlateKind]:
             raise FormatError(f"{place}: expected either 'layouts' or the format's 'sizes_mm'")
         if strange := set(looks.busy_regions) - set(grammar.regions.values()):
             raise FormatError(f"{place}.busy_regions: {sorted(strange)} are not in [regions]")
+        drawn = {one.characters for one in looks.layouts}
+        if drawn and (lengths := {*map(len, plate_format.places)} - drawn):
+            raise FormatError(f"{place}: no layout has {sorted(lengths)} characters")
         if looks.layouts and (missing := set(grammar.alphabet + looks.sign) - set(outlines)):
             raise FormatError(f"{path}: plate.outlines: there are none of {sorted(missing)}")
         found[table.name] = PlateKind(

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from plate_models import weights
+from plate_models import release, weights
+from plate_models.images import ImageError
 from plate_models.nets.yolov5 import YOLOv5, cell_places, decode_boxes, flatten_heads
 from plate_models.training import detection_data
 from plate_models.training.detection_data import (
@@ -169,13 +170,20 @@ def test_training_from_photos_to_weights(monkeypatch, data):
     config = DetectorTraining(data, data / "run", 0.02, batch_size=4, windows=SMALL, report_every=2)
     path = train(config)
     assert path == data / "run" / "detector.safetensors"
-    trained = torch.load(data / "run" / "checkpoint.pt", weights_only=True)
+    trained = torch.load(data / "run" / "finished.pt", weights_only=True)
     assert trained["averaged"]["n_averaged"] > 0
     key = "model.24.m.0.weight"
     last = weights.read_file(path).state[key]
     assert torch.equal(last, trained["averaged"][f"module.{key}"])
     assert (data / "run" / "curves.png").stat().st_size > 5000
-    # Nothing is left to do: the finished run writes the same weights again.
-    assert torch.equal(weights.read_file(train(config)).state[key], last)
+    again = weights.read_file(train(replace(config, seed=1))).state[key]
+    assert not torch.equal(again, last), "a finished run is not gone on with"
+    (data / "run" / "checkpoint.pt").write_bytes(b"PK")
+    with pytest.raises(release.WeightsError, match=r"checkpoint\.pt: damaged"):
+        train(config)
     begun = Training(replace(config, folder=data / "2", start_from=path.parent), WindowSampler([]))
-    assert torch.equal(begun.net.state_dict()[key], last)
+    assert torch.equal(begun.net.state_dict()[key], again)
+    for path in (data / "world_photos" / "images").iterdir():
+        path.write_bytes(path.read_bytes()[:99])
+    with pytest.raises(ImageError, match=r"w_\d+\.jpg: "):
+        load_world(data)

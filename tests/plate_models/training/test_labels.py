@@ -50,6 +50,8 @@ def test_boxes_are_turned_as_their_photo_is(tmp_path: Path, orientation: int) ->
         ("b.jpg,1,2,3,wide", HEAD, ""),
         ("b.jpg,1", "image,x0", "no column 'y0'"),
         ("b.jpg,1,2,3,4,A111AA77,3", HEAD, "lines: expected 1 or 2, got '3'"),
+        ("b.jpg,5,2,3,4", HEAD, "expected x0 < x1"),
+        ("b.jpg,nan,2,3,4", f"\ufeff{HEAD}", "expected x0 < x1"),  # as Excel saves it
     ],
 )
 def test_broken_labels_are_named_with_their_line(tmp_path, row, head, reason):

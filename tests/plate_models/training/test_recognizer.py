@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 import zlib
 from collections import Counter
 from dataclasses import replace
@@ -14,7 +16,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from safetensors import safe_open
-from support import labelled_set
+from support import ROOT, is_alive, labelled_set, wait_until
 
 from plate_models import release, weights
 from plate_models.spec import RECOGNIZER
@@ -38,6 +40,20 @@ def config(tmp_path: Path) -> RecognizerTraining:
 
 def text_of(labels: NDArray[np.int64]) -> str:
     return "".join(RECOGNIZER.alphabet[i] for i in labels if i >= 0)
+
+
+def test_workers_end_with_their_parent() -> None:
+    code = (
+        "import os, time; from plate_models.training.worker_pool import start_pool\n"
+        "print(start_pool(1).submit(os.getpid).result(), flush=True); time.sleep(60)"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as parent:
+        assert parent.stdout
+        worker = int(parent.stdout.readline())
+        assert is_alive(worker)
+        parent.kill()
+    wait_until(lambda: not is_alive(worker))
 
 
 def test_loss_falls_on_one_batch(config: RecognizerTraining) -> None:
@@ -96,6 +112,8 @@ def test_what_is_surely_read_on_real_photos_is_cut_out(tmp_path, monkeypatch):
     assert 40 < corners[0] < 75 and 14 < corners[1] < 32
     with pytest.raises(release.WeightsError, match="--start-from"):
         read_crops(tmp_path, None, seed=0)
+    with pytest.raises(release.WeightsError, match="neither net"):
+        Training(RecognizerTraining(folder=tmp_path / "run", start_from=tmp_path))
     (folder / "plates.csv").write_text("image,x0,y0,x1,y1\n")
     with pytest.raises(LabelError, match="no plate there"):
         read_crops(tmp_path, release.WEIGHTS_DIR, seed=0)
@@ -105,6 +123,12 @@ def test_train_renders_learns_draws_and_releases(config, monkeypatch, capsys):
     monkeypatch.setattr(recognizer, "CropCache", partial(CropCache, block=30))
     released = config.folder / "new" / "weights"
     config = replace(config, minutes=0.02, crops=60, held_out=10, report_every=5, release=released)
+    blocked = config.cache / "000001.partial"
+    blocked.parent.mkdir()
+    blocked.touch()
+    with pytest.raises(FileExistsError):  # the second block can't be rendered
+        train(replace(config, workers=2))
+    blocked.unlink()
     match = train(config)
     shown = capsys.readouterr().err
     assert "60/60" in shown and " min, " in shown and "loss=" in shown
@@ -123,11 +147,12 @@ def test_train_renders_learns_draws_and_releases(config, monkeypatch, capsys):
     assert summary["rendered_exact_match_by_lines"] == {str(k): round(match[k], 4) for k in (1, 2)}
     assert summary["started_from"] is None
     second = Training(replace(config, folder=released.parent / "second", start_from=released))
+    second.save()
     second.release({"rectifier": second.net.stn}, {}, released, None)
     with safe_open(released.parent / "second" / "rectifier.safetensors", "pt") as file:
         digest = json.loads(file.metadata()["training"])["started_from"]
     assert digest == f"sha256:{release.sha256_of(released / 'rectifier.safetensors')}"
-    checkpoint = torch.load(config.folder / "checkpoint.pt", weights_only=True)
+    checkpoint = torch.load(config.folder / "finished.pt", weights_only=True)
     loaded = weights.read_file(released / "rectifier.safetensors").state
     key = "localization.10.bias"
     assert torch.equal(loaded[key], checkpoint["averaged"][f"module.stn.{key}"])
