@@ -162,6 +162,12 @@ def kinds_in(folder: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> Mapp
     return kinds_of.__wrapped__("yy")
 
 
+def test_a_country_at_home_is_drawn_with_the_outlines_that_all_have(monkeypatch):
+    monkeypatch.setattr(kinds, "RECOGNIZER", SPECS.recognizer)
+    monkeypatch.setattr(countries, "COUNTRIES", COUNTRIES)
+    assert kinds_of.__wrapped__("xx").keys() == {"xx.car", "xx.moped"}
+
+
 def test_a_plate_without_measured_places_is_short(tmp_path, monkeypatch):
     kind = kinds_in(tmp_path, SHORT, monkeypatch)["yy.cart"]
     assert kind.format.aspects == (2,) and kind.typefaces == ("any.ttf",) and not kind.layouts
