@@ -9,8 +9,8 @@ from pathlib import Path
 
 log = logging.getLogger("plates.cameras")
 
-# Cyrillic letters that Russian plates have, and the Latin ones by which they are read.
-_TO_LATIN = str.maketrans("АВЕКМНОРСТУХ", "ABEKMHOPCTYX", " \u00a0-.·")
+# Letters of Cyrillic and German plates, and the Latin ones by which they are read.
+_TO_LATIN = str.maketrans("АВЕІКМНОРСТУХÄÖÜ", "ABEIKMHOPCTYXAOU", " \u00a0-.·")
 _LOOK_AGAIN_S = 5.0
 
 

@@ -32,6 +32,8 @@ _NEARER, _SIDEWAYS = 0.15, 1.0
 _LEAST_MATCH, _SURER_MATCH = 0.5, 0.01
 # Seconds by which times may be out of order; beyond, the clock was set back.
 _OUT_OF_ORDER_S = 1.0
+# So long a pass waits for a next frame, where frames come as rarely.
+_LONGEST_PACE_S = 15.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +142,7 @@ class Passes:
         self._runs: dict[Track, _Run] = {}
         self._stream = Stream()
         self._now, self._clock_ahead, self._came = 0.0, 0.0, 0.0
+        self._pace = 0.0  # seconds between the last two frames, by this machine's clock
         self._clock: Clock | None = None
 
     def add(self, frame: Frame, plates: Sequence[SeenPlate], stream: Stream) -> list[Report]:
@@ -179,7 +182,8 @@ class Passes:
 
     def advance(self) -> list[Report]:
         """No frame has come: end what has not been seen for too long by this machine's clock."""
-        return self._end(self._now + time.monotonic() - self._came)
+        waited = time.monotonic() - self._came
+        return self._end(self._now + max(0.0, waited - self._pace))
 
     def close(self) -> list[Report]:
         """End all."""
@@ -193,6 +197,7 @@ class Passes:
         elif frame.captured - self._clock_ahead < self._now - _OUT_OF_ORDER_S:
             self._clock_ahead = frame.captured - self._now
         self._now = max(self._now, frame.captured - self._clock_ahead)
+        self._pace = min(came - self._came, _LONGEST_PACE_S) if self._came else 0.0
         self._clock, self._came = frame.clock, came
 
     def _update(self, run: _Run) -> list[Report]:

@@ -29,8 +29,8 @@ _LATE_S = 2.0
 _CREEP_S = 1e-4
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _HEARTBEAT_S = 1.0
-# Capture times further from the clock than that aren't believed.
-_MOST_SKEW_S = 3600.0
+# Capture times further from the clock than that aren't believed: some send local time as UTC.
+_MOST_SKEW_S = 1500.0
 _CLOSE_S = 2.0
 # Before the host, or where cameras have it in the path or behind it: "?user=admin&pwd=…".
 _PASSWORD = re.compile(

@@ -44,6 +44,7 @@ _events = sa.Table(
     sa.Column("picture", sa.LargeBinary),
     sa.UniqueConstraint("pass_id", "revision", "type"),
     sa.Index("events_started", "started"),
+    sa.Index("events_created", "created"),
     # A deleted event's number isn't given again: clients go on after the last that they saw.
     sqlite_autoincrement=True,
 )
@@ -125,10 +126,16 @@ class Store:
         """Close the connections."""
         self._engine.dispose()
 
-    def add(self, event: Pass, picture: bytes | None, targets: Iterable[str]) -> bool:
-        """Write an event and what targets are owed; False, and nothing, if it is there already."""
+    def add(
+        self,
+        event: Pass,
+        picture: bytes | None,
+        targets: Iterable[str],
+        created: float | None = None,
+    ) -> bool:
+        """Write an event (of now) and what targets are owed; False, and nothing, if it is there."""
         row = event.model_dump(include={"revision", "type", "camera", "text"})
-        row |= {"pass_id": event.id, "started": event.time.first, "created": time.time()}
+        row |= {"pass_id": event.id, "started": event.time.first, "created": created or time.time()}
         row |= {"payload": event.model_dump_json(), "picture": picture}
         new = self._insert(_events).values(row).on_conflict_do_nothing().returning(_events.c.seq)
         with self._transaction(write=True) as connection:
@@ -243,6 +250,8 @@ class Store:
                     connection.exec_driver_sql(self._lock)
                 if not self._created:
                     _TABLES.create_all(connection)
+                    for index in _events.indexes:  # of a table that an earlier version made
+                        index.create(connection, checkfirst=True)
                 yield connection
             self._created = True
         # pg8000 lets its socket's errors through.

@@ -42,6 +42,7 @@ class Track:
     def __init__(self, plate: SeenPlate, now: float, reader: Reader) -> None:
         self.fusion = Fusion(reader)  # what the frames say of its text
         self.plate, self.seen = plate, now  # as it was seen last, and when that was
+        self._known = now  # when its text was seen last, or was not known yet
         self.stands = False  # whether it has been in one place for five seconds
         self._speed: Point | None = None  # per second
         self._view = self._anchor = _view_of(plate)
@@ -51,6 +52,8 @@ class Track:
     def add(self, plate: SeenPlate, now: float) -> None:
         """See it once more."""
         view, passed = _view_of(plate), now - self.seen
+        if not self._text or self._text_odds(plate, now) == _SAME_TEXT:
+            self._known = now
         if passed > 0:
             speed = (view - self._view) / passed
             old = speed if self._speed is None else self._speed
@@ -72,7 +75,7 @@ class Track:
     def log_odds(self, plate: SeenPlate, now: float) -> float:
         """How far a plate is this one: log-likelihoods of place, size and text."""
         passed = now - self.seen
-        text = self._text_odds(plate, passed)
+        text = self._text_odds(plate, now)
         # What stands is still there after a while, too.
         passed = min(passed, _SOONEST_OTHER_S) if self.stands else passed
         speed = np.zeros(3) if self._speed is None else self._speed
@@ -91,7 +94,7 @@ class Track:
         reading = self.fusion.result().reading
         return reading.best if reading.score > 0.5 else ""
 
-    def _text_odds(self, plate: SeenPlate, passed: float) -> float:
+    def _text_odds(self, plate: SeenPlate, now: float) -> float:
         mine = self._text
         if not (mine and plate.candidates):
             return 0.0
@@ -106,7 +109,7 @@ class Track:
         alike = exp(min(likelihood - log_likelihood(plate, own, self.fusion.alphabet), 0.0))
         alike = max(alike, min(probabilities.get(own, 0.0) / probabilities[mine], 1.0))
         odds = log(1 - min(plate.score, _SUREST) * (1 - alike))
-        return max(odds, _OTHER_PER_S * max(passed, _SOONEST_OTHER_S))
+        return max(odds, _OTHER_PER_S * max(now - self._known, _SOONEST_OTHER_S))
 
     def _be_seen(self, now: float) -> None:
         self.seen = now

@@ -100,13 +100,15 @@ def _follow(
     targets = [target for target in file.targets if target.name in camera.targets]
     pictures = file.storage.pictures or any(getattr(each, "picture", False) for each in targets)
 
-    def add(event: Pass, picture: bytes | None = None) -> None:
+    def add(event: Pass, created: float, picture: bytes | None = None) -> None:
         wanted = [target.name for target in targets if event.type in target.events]
-        store.add(event, picture, wanted)
+        store.add(event, picture, wanted, created)
 
     def end_running() -> None:
         for event in store.running(camera.name):
-            add(event.model_copy(update={"type": "pass.ended", "revision": event.revision + 1}))
+            end = {"type": "pass.ended", "revision": event.revision + 1}
+            # As old as what it says, so that it opens no gate.
+            add(event.model_copy(update=end), min(event.time.last, time.time()))
 
     # What was in sight when this camera's last process was killed: this one doesn't know it.
     outbox.put(end_running)
@@ -141,7 +143,7 @@ def _follow(
     for step in follow(source, passes, read):
         for report in step.reports:
             picture = _jpeg(report.crop) if pictures else None
-            outbox.put(partial(add, report.event, picture))
+            outbox.put(partial(add, report.event, time.time(), picture))
         if not goes_on():
             return
     # A file has ended: nothing to do is no reason to be started again.

@@ -266,6 +266,7 @@ def broker(tmp_path):
 
 def test_home_assistant_finds_the_sensors_and_sees_plates(store, broker, caplog):
     target = {"name": "home", "kind": "mqtt", "url": broker.url, "expire_after_s": 300}
+    target["events"] = ["pass.updated", "pass.ended"]
     store.add(a_pass(1), None, ["home"])
     with delivering(store, target) as built:
         wait_until(lambda: "home: event 1 again later" in caplog.text)  # There is no broker yet.
@@ -277,7 +278,7 @@ def test_home_assistant_finds_the_sensors_and_sees_plates(store, broker, caplog)
             # What is retained tells of the sensors, not of plates.
             sent, retained = broker.messages(2)
             assert not sent and retained["plates/home/availability"] == "online"
-            store.add(a_pass(3, text="A001AA77"), None, ["home"])
+            store.add(a_pass(3, "updated", text="A001AA77"), None, ["home"])
             wait_until(nothing_owed(store, "home"))
             sent, _ = broker.messages(4)
             payload = search(store)[0][1]
@@ -286,13 +287,14 @@ def test_home_assistant_finds_the_sensors_and_sees_plates(store, broker, caplog)
             now, event = time.time(), json.loads(payload)
             late = Delivery(2, "home", 1, payload, None, now), event | {"text": "LATE"}
             built["home"](*late)
-            waited = late[0]._replace(seq=4, created=now - 31)
-            built["home"](waited, late[1] | {"text": "WAITED"})
-            built["home"](late[0]._replace(seq=5), late[1] | {"text": "NEXT"})
+            store.add(a_pass(4, "updated", text="WAITED"), None, ["home"], now - 31)
+            store.add(a_pass(3, revision=2, text="ENDED"), None, ["home"])  # was said before
+            wait_until(nothing_owed(store, "home"))
+            built["home"](late[0]._replace(seq=6), late[1] | {"text": "NEXT"})
             plates = set()
             while "NEXT" not in plates:
                 plates |= {text for topic, text in broker.messages(3)[0] if topic[-5:] == "plate"}
-            assert not plates & {"LATE", "WAITED"}
+            assert not plates & {"LATE", "WAITED", "ENDED"}
     assert json.loads(retained["homeassistant/sensor/plates_gate-1/config"]) == {
         "name": "Licence plate",
         "unique_id": "plates_gate-1",

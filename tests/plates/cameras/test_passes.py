@@ -111,6 +111,18 @@ def test_a_stream_that_stops_ends_its_passes_all_the_same(monkeypatch):
     assert [report.event.type for report in passes.advance()] == ["pass.ended"]
 
 
+def test_one_that_stands_is_one_pass_however_rare_the_frames(monkeypatch):
+    passes, reports = passes_of(), []
+    for second in range(120):  # a frame every ten seconds, and nothing in between
+        monkeypatch.setattr("time.monotonic", lambda now=second: 1000.0 + now)
+        if second % 10 == 0:
+            reports += passes.add(frame_at(second), [seen(CAR, (400, 300))], Stream())
+        reports += passes.advance()
+    # Before the second frame nobody knows how rare they are.
+    types = [report.event.type for report in reports]
+    assert types == ["pass.updated", "pass.ended", "pass.updated"]
+
+
 def two_alike_side_by_side(second, _end=4):
     y, width = 200 + 60 * second, 80 + 15 * second
     # The detector gives them in any order.
@@ -128,6 +140,13 @@ def one_that_is_hidden_for_a_while(second, _end=6):
 
 def one_that_follows_in_the_same_place(second, _end=6):
     return [] if 3 <= second < 4 else [seen(CAR if second < 3 else OTHER, (500, 400))]
+
+
+def one_that_follows_before_it_can_be_read(second, _end=9):
+    text, way = (CAR, second) if second < 3 else (OTHER, second - 4)
+    sure = 0.3 if way < 0.6 else 0.99995
+    plate = seen(text, (600 + 15 * way, 200 + 110 * way), 60 + 35 * way, sure)
+    return [plate] if 0 <= way < 3 else []
 
 
 def a_part_at_the_pictures_edge(second, _end=5):
@@ -172,6 +191,7 @@ def glimpse_of(text):
         (two_that_cross, [OTHER, CAR]),
         (one_that_is_hidden_for_a_while, [CAR]),
         (one_that_follows_in_the_same_place, [OTHER, CAR]),
+        (one_that_follows_before_it_can_be_read, [OTHER, CAR]),
         (a_part_at_the_pictures_edge, [CAR]),
         (one_that_is_found_twice_in_a_frame, [CAR]),
         (a_sign_of_another_size_where_a_car_has_left, [CAR, CAR]),

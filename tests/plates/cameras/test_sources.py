@@ -272,6 +272,15 @@ def test_capture_times_follow_a_clock_that_was_set_forward(monkeypatch):
     assert max(behind) <= 8 and behind[-1] < 0.01
 
 
+@pytest.mark.parametrize("ahead_s", [0, 3600, -3600])
+def test_a_camera_that_sends_local_time_as_utc_is_not_believed(ahead_s):
+    began = (time.time() - 0.3 + ahead_s) * 1e6
+    container = SimpleNamespace(format=SimpleNamespace(name="rtsp"), start_time_realtime=began)
+    clock = sources._CaptureClock(container, "rtsp://camera", live=True)
+    clock.of(SimpleNamespace(time=0.0))
+    assert clock.source == ("arrival" if ahead_s else "rtcp")
+
+
 def scene(rng, x=None, size=(20, 5)):
     image = np.full((1080, 1920, 3), 90, np.int16)
     image[400:] = 60

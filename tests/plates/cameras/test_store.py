@@ -14,6 +14,7 @@ from threading import Barrier
 
 import psutil
 import pytest
+import sqlalchemy as sa
 from camera_events import a_pass, search, store_of
 from support import wait_until
 
@@ -101,6 +102,15 @@ def test_an_event_is_written_once_and_a_pass_ends_once(open_store):
     assert store.events_after(events[0][0]) == events[1:]
     assert [delivery.picture for delivery in store.due("a", 0)] == [None, b"jpeg"]
     assert len(store.due("b", 0)) == 1
+
+
+def test_a_database_of_an_earlier_version_gets_its_new_indexes(open_store):
+    store = open_store()
+    store.add(a_pass(1), None, [])
+    with store._engine.begin() as connection:
+        connection.execute(sa.text("DROP INDEX events_created"))
+    open_store().add(a_pass(2), None, [])
+    assert "events_created" in [i["name"] for i in sa.inspect(store._engine).get_indexes("events")]
 
 
 def test_search_by_text(open_store):
