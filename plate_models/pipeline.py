@@ -45,7 +45,7 @@ _PART = 0.8  # of a box, inside another one: then it is a part of that
 # a part of a text looks like another one. Near both sides it is a photo of that plate alone.
 _EDGE = 0.08
 # A box of this detection score is a plate, whatever stands on it; others need a text so likely.
-_SURE_BOX, _LEAST_SCORE = 0.55, 0.05
+_SURE_BOX, _LEAST_SCORE = 0.55, 0.08
 # Where nothing can be read, or a plate is wider than this share of the photo, it is looked at once
 # more, so much smaller. What is found there is a plate from this score on.
 _WIDE, _NEAR, _SURE_NEAR = 0.2, 1 / 3, 0.7
