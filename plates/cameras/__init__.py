@@ -5,6 +5,8 @@ from pathlib import Path
 # Variables by which `plates serve` hands to its processes the folder of the cameras' states and of
 # the sockets for pushed frames, and Triton's key to its shared memory.
 FOLDER_VARIABLE, KEY_VARIABLE = "PLATES_CAMERAS_FOLDER", "PLATES_TRITON_KEY"
+# And the folder beside whose files paths in `cameras.toml` lie: they get a copy of that.
+BESIDE_VARIABLE = "PLATES_CAMERAS_BESIDE"
 
 
 def state_file(folder: Path, camera: str) -> Path:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import pydantic
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Secret
 
+from plates.cameras import BESIDE_VARIABLE
 from plates.cameras.events import Kind
 
 _SECRET = ("source", "url", "secret")
@@ -31,6 +32,8 @@ def _beside_file(place: Path | str, info: pydantic.ValidationInfo) -> Path | str
 def _writable(place: Path | str) -> Path | str:
     """Refuse a file, or a database in one, whose folder can't be written to."""
     if isinstance(place, Path) or place.startswith("sqlite"):
+        if os.path.exists(place) and not os.path.isfile(place):
+            raise ValueError("expected a file")
         path = Path(str(place).removeprefix("sqlite:///"))
         # A database needs its folder, too; of a file that is there nothing else.
         needed = path if os.path.exists(path) and path == place else path.parent
@@ -58,6 +61,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 _DATABASE = Field(pattern=r"^(sqlite:///|postgresql://[^/?]+/)[^?]+$")
 _HOST = r"(\[[0-9A-Fa-f:.]+\]|[^/?#@:\s\[\]]+)"
 _BROKER = Field(pattern=rf"^mqtts?://([^/?#\s]*@)?{_HOST}(:\d{{1,5}})?/?$")
+_ENDPOINT = Field(pattern=rf"^https?://([^/?#\s]*@)?{_HOST}(:\d{{1,5}})?([/?#]\S*)?$")
 _PLACED = AfterValidator(_beside_file)
 DatabaseUrl = Secret[Annotated[str, _DATABASE, _PLACED, AfterValidator(_writable), _EXPANDED]]
 _WHSEC = Field(pattern=r"^whsec_([A-Za-z0-9+/]{4}){8,}(..==|...=)?$")  # at least 24 bytes
@@ -85,7 +89,7 @@ class _Target(_Table):
 
 
 class _HttpTarget(_Target):
-    url: Secret[Annotated[str, Field(pattern=r"^https?://[^/]"), _EXPANDED]]
+    url: Secret[Annotated[str, _ENDPOINT, AfterValidator(_with_a_port), _EXPANDED]]
     private_addresses: bool = False
 
 
@@ -151,10 +155,11 @@ def load(path: Path) -> CamerasFile:
     """
     problems: list[str] = []
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         with suppress(AttributeError, KeyError, TypeError):  # Other types are named below.
             problems.extend(_wrong_names(document))
-        file = CamerasFile.model_validate(document, context={"folder": path.resolve().parent})
+        folder = Path(os.environ.get(BESIDE_VARIABLE) or path.resolve().parent)
+        file = CamerasFile.model_validate(document, context={"folder": folder})
     except pydantic.ValidationError as error:
         problems += [_line(document, problem) for problem in error.errors(include_url=False)]
     except (OSError, ValueError) as error:

@@ -32,6 +32,7 @@ _HEARTBEAT_S = 1.0
 # Capture times further from the clock than that aren't believed: some send local time as UTC.
 _MOST_SKEW_S = 1500.0
 _CLOSE_S = 2.0
+_NO_TIMES = 0x80  # FFmpeg's AVFMT_NOTIMESTAMPS
 # Before the host, or where cameras have it in the path or behind it: "?user=admin&pwd=…".
 _PASSWORD = re.compile(
     r"(?<=://)([^/@\s:]*:).*(?=@)"
@@ -234,9 +235,9 @@ class _CaptureClock:
         """Unix seconds, and seconds since the first frame."""
         now = time.time()
         time_s = self._time_s if frame.time is None else frame.time
-        # MJPEG over HTTP has no times: FFmpeg counts 25 frames a second, however many there are.
-        if self._container.format.name == "mpjpeg":
-            time_s = time.monotonic()
+        # MJPEG and raw H.264 have no times; FFmpeg counts 25 frames a second, or says nothing.
+        if self._container.format.flags & _NO_TIMES:
+            time_s = time.monotonic() if self._live else self._time_s + 1 / 25
         self._time_s = time_s
         self._first_s = time_s if self._first_s is None else self._first_s
         position_s = max(0.0, time_s - self._first_s)

@@ -180,9 +180,9 @@ class Store:
             found: bytes | None = connection.scalar(query)
         return found
 
-    def running(self, camera: str) -> list[Pass]:
-        """A camera's passes that have not ended, as they last stood."""
-        found = self._find(_events.c.camera == camera, ~_ended, ~_superseded)
+    def running(self) -> list[Pass]:
+        """The passes that have not ended, as they last stood."""
+        found = self._find(~_ended, ~_superseded)
         return [Pass.model_validate_json(payload) for _, payload in found]
 
     def due(self, target: str, now: float) -> list[Delivery]:

@@ -9,11 +9,12 @@ import contextlib
 import json
 import logging
 import os
+import shutil
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
 from multiprocessing.connection import Connection, Listener
@@ -35,7 +36,7 @@ from plates.cameras.lists import PlateList
 from plates.cameras.passes import Passes
 from plates.cameras.recognizer import TritonRecognizer
 from plates.cameras.sources import FrameSource, PushedFrames, Source
-from plates.cameras.store import Outbox, Store
+from plates.cameras.store import Outbox, Store, StoreUnavailable
 from plates.cameras.watch import follow
 from plates.serving.child import SIGN_S, Child, give_sign, parse_options, python
 
@@ -45,12 +46,14 @@ _FLUSH_S = 1.5
 log = logging.getLogger("plates.cameras")
 
 
-def parts(path: Path, environment: Callable[[], Mapping[str, str]]) -> list[Child]:
+def parts(path: Path, copy: Path, environment: Callable[[], Mapping[str, str]]) -> list[Child]:
     """The supervisor's parts: a process for each camera of a file, and one that delivers.
 
-    A file with mistakes is a `CameraSettingsError` that names them all.
+    They are restarted with a copy of what was checked, whatever the file says by then. A file with
+    mistakes is a `CameraSettingsError` that names them all.
     """
     file = camera_settings.load(path)
+    shutil.copy(path, copy)
     works = {f"camera {camera.name}": ("--camera", camera.name) for camera in file.cameras}
     return [
         Child(name, [*_COMMAND, *work], environment, needed=False)
@@ -80,6 +83,11 @@ def main() -> int:
 
 
 def _deliver(file: camera_settings.CamerasFile, store: Store, alive: int) -> None:
+    cameras = [camera.name for camera in file.cameras]
+    with contextlib.suppress(StoreUnavailable):  # the next start will do
+        for event in store.running():
+            if event.camera not in cameras:  # It is followed no more, and nobody else ends it.
+                _end(event, store, [])
     work = store, targets_of(file), threading.Event()
     worker = threading.Thread(target=deliver, args=work, daemon=True)
     worker.start()
@@ -105,10 +113,9 @@ def _follow(
         store.add(event, picture, wanted, created)
 
     def end_running() -> None:
-        for event in store.running(camera.name):
-            end = {"type": "pass.ended", "revision": event.revision + 1}
-            # As old as what it says, so that it opens no gate.
-            add(event.model_copy(update=end), min(event.time.last, time.time()))
+        for event in store.running():
+            if event.camera == camera.name:
+                _end(event, store, [each.name for each in targets if "pass.ended" in each.events])
 
     # What was in sight when this camera's last process was killed: this one doesn't know it.
     outbox.put(end_running)
@@ -151,6 +158,12 @@ def _follow(
         time.sleep(SIGN_S)
     if not outbox.close(_FLUSH_S):
         log.warning("%s: some events could not be written", camera.name)
+
+
+def _end(event: Pass, store: Store, targets: Iterable[str]) -> None:
+    """End a pass as it stands; the end is as old as what it says, so that it opens no gate."""
+    end = event.model_copy(update={"type": "pass.ended", "revision": event.revision + 1})
+    store.add(end, None, targets, min(event.time.last, time.time()))
 
 
 def _jpeg(crop: NDArray[np.uint8]) -> bytes:

@@ -96,7 +96,7 @@ def supervise(
             if settings.cameras:
                 from plates.cameras import worker
 
-                parts += worker.parts(settings.cameras, environment)
+                parts += worker.parts(settings.cameras, Path(folder) / "cameras.toml", environment)
         supervisor = Supervisor(parts, status_file)
         with stop_signals_raise(), contextlib.suppress(Stopped):
             try:
@@ -146,7 +146,8 @@ def _environment(
         added["PLATES_TRITON_URL"] = triton.grpc_url
         added["PLATES_TRITON_METRICS_URL"] = triton.metrics_url
     if settings.cameras:
-        added["PLATES_CAMERAS"] = str(settings.cameras)
+        added["PLATES_CAMERAS"] = str(folder / "cameras.toml")
+        added["PLATES_CAMERAS_BESIDE"] = str(settings.cameras.resolve().parent)
         added["PLATES_CAMERAS_FOLDER"] = str(folder)
         added["PLATES_TRITON_KEY"] = triton.http.key if triton else ""
     return added

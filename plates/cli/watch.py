@@ -7,9 +7,11 @@ camera's stream is followed until Ctrl-C, and connected again when it ends; a fi
 """
 
 import argparse
+import os
 from contextlib import ExitStack
 from pathlib import Path
 
+from plates.cli import CommandError, stop_signals_raise
 from plates.cli.options import RELEASED_WEIGHTS, add_nets, add_number, load_nets
 
 
@@ -22,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--annotate", type=Path, metavar="DIR", help=text)
     text = "known plates, a CSV file; may be given several times"
     parser.add_argument("--list", type=Path, metavar="FILE", action="append", default=[], help=text)
-    add_number(parser, "--fps", 5, "frames a second that are looked at")
+    add_number(parser, "--fps", 5, "frames a second that are looked at", least=1)
     add_nets(parser)
 
 
@@ -35,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     lists = [PlateList(path.stem, path) for path in arguments.list]
     nets = load_nets(arguments)
     weights = check_manifest(arguments.weights or RELEASED_WEIGHTS)
-    with ExitStack() as stack:
+    with stop_signals_raise(), ExitStack() as stack:
         cameras = watch.open_cameras(arguments.sources, arguments.fps, lists, nets, weights)
         outputs: list[watch.Output] = []
         if arguments.json:
@@ -46,6 +48,10 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             outputs.append(stack.enter_context(watch.live_table()))
         if arguments.annotate:
+            files = [Path(source) for source in arguments.sources if os.path.exists(source)]
+            for path in (arguments.annotate / f"{passes.camera}.mp4" for _, passes in cameras):
+                if path.exists() and any(map(path.samefile, files)):
+                    raise CommandError(f"{path} would be replaced: give --annotate another folder")
             videos = watch.annotated_videos(arguments.annotate, arguments.fps)
             outputs.append(stack.enter_context(videos))
         watch.follow_all(cameras, nets, outputs)

@@ -80,13 +80,6 @@ def test_private_addresses_are_refused_unless_allowed(store, receiver, caplog, h
     assert "hunter2" not in caplog.text
 
 
-def test_an_address_that_is_wrong_shows_no_password(store, caplog):
-    store.add(a_pass(), None, ["hook"])
-    with delivering(store, WEBHOOK | {"url": "http://user:hunter2/@hub.example/"}):
-        wait_until(lambda: "hook: event 1 again later: InvalidURL" in caplog.text)
-    assert "hunter2" not in caplog.text
-
-
 def test_the_address_that_was_checked_is_connected_to(store, monkeypatch):
     """A name that is public first and private then, as an attacker's name server says."""
     answers = iter(["93.184.216.34"])

@@ -77,6 +77,12 @@ def test_events_as_they_come_and_again_after_the_last_one_heard(client, store):
     assert first[2]["id"] == second[2]["id"] == "p"
     with client.stream("GET", "/v1/events", headers={"Last-Event-ID": str(first[0])}) as answer:
         assert heard(answer, 1) == [second]
+    with client.stream("GET", "/v1/events", headers={"Last-Event-ID": "5000"}) as answer:
+        lines = answer.iter_lines()  # of an older database
+        assert next(lines) == ": listening"
+        store.add(a_pass(id="new"), None, ())
+        answer.iter_lines = lambda: lines
+        assert heard(answer, 1)[0][2]["id"] == "new"
     store.add(a_pass(id="other", camera="door"), None, ())
     since = {"Last-Event-ID": "0"}
     with client.stream("GET", "/v1/events?camera=door", headers=since) as answer:

@@ -88,6 +88,18 @@ name = "hub"
 kind = "webhook"
 url = "https://user:hunter2@example.com/${{NOWHERE}}"
 secret = "{SIGNING_KEY}"
+[[targets]]
+name = "slash"
+kind = "plate_recognizer"
+url = "http://user:hunter2/@example.com/"
+[[targets]]
+name = "port"
+kind = "plate_recognizer"
+url = "http://user:hunter2@example.com:99999/"
+[[targets]]
+name = "lines"
+kind = "jsonl"
+path = "."
 [[cameras]]
 name = "gate-1"
 source = "rtsp://user:hunter2@camera"
@@ -115,6 +127,9 @@ def test_all_problems_are_named_at_once_without_passwords(write):
         "targets.hook.webhook.secret: ",
         "targets.hub: Input tag 'mqqt'",
         "targets.typo.mqtt.url: ",
+        "targets.slash.plate_recognizer.url: ",
+        "targets.port.plate_recognizer.url: ",
+        "targets.lines.jsonl.path: expected a file",
         "targets.hub: expected one of this name, found 2",
         "targets.hub.webhook.url: expected an environment variable 'NOWHERE', found none",
         "cameras.gate-1.zones.drive.1.0: Input should be less than or equal to 1, found 1.2",

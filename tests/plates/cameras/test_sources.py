@@ -232,6 +232,18 @@ def test_passwords_are_in_no_message(mjpeg, caplog, monkeypatch):
     assert redacted("http://h/?loginuse=u&loginpas=p") == "http://h/?loginuse=u&loginpas=***"
 
 
+def test_a_raw_stream_in_a_file_has_a_time_for_each_frame(tmp_path):
+    path = tmp_path / "a.h264"
+    with av.open(str(path), "w", format="h264") as file:
+        stream = file.add_stream("libx264", 25, width=320, height=240, pix_fmt="yuv420p")
+        for number in range(50):
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(picture(number), "bgr24")))
+        file.mux(stream.encode(None))
+    with opened(path, 5) as (_, frames):
+        times = [frame.position_s for frame in frames if frame]
+    assert times == pytest.approx(np.arange(0, 2, 0.2).tolist())
+
+
 def test_pushed_frames_have_the_time_that_they_come_with_or_at():
     frames = PushedFrames()
     taken = frames.frames()
@@ -249,8 +261,16 @@ def test_pushed_frames_have_the_time_that_they_come_with_or_at():
     assert list(taken) == []
 
 
+def clock_of(began_us):
+    kind = SimpleNamespace(name="rtsp", flags=0)
+    container = SimpleNamespace(format=kind, start_time_realtime=began_us)
+    return sources._CaptureClock(container, "rtsp://camera", live=True)
+
+
 def test_capture_times_of_a_camera_with_a_slow_clock_do_not_fall_behind(monkeypatch):
-    container = SimpleNamespace(format=SimpleNamespace(name="rtsp"), start_time_realtime=None)
+    container = SimpleNamespace(
+        format=SimpleNamespace(name="rtsp", flags=0), start_time_realtime=None
+    )
     clock, now = sources._CaptureClock(container, "rtsp://camera", live=True), START
     monkeypatch.setattr(time, "time", lambda: now)
     behind = []
@@ -262,7 +282,9 @@ def test_capture_times_of_a_camera_with_a_slow_clock_do_not_fall_behind(monkeypa
 
 
 def test_capture_times_follow_a_clock_that_was_set_forward(monkeypatch):
-    container = SimpleNamespace(format=SimpleNamespace(name="rtsp"), start_time_realtime=None)
+    container = SimpleNamespace(
+        format=SimpleNamespace(name="rtsp", flags=0), start_time_realtime=None
+    )
     clock, now = sources._CaptureClock(container, "rtsp://camera", live=True), START
     monkeypatch.setattr(time, "time", lambda: now)
     behind = []
@@ -275,7 +297,9 @@ def test_capture_times_follow_a_clock_that_was_set_forward(monkeypatch):
 @pytest.mark.parametrize("ahead_s", [0, 3600, -3600])
 def test_a_camera_that_sends_local_time_as_utc_is_not_believed(ahead_s):
     began = (time.time() - 0.3 + ahead_s) * 1e6
-    container = SimpleNamespace(format=SimpleNamespace(name="rtsp"), start_time_realtime=began)
+    container = SimpleNamespace(
+        format=SimpleNamespace(name="rtsp", flags=0), start_time_realtime=began
+    )
     clock = sources._CaptureClock(container, "rtsp://camera", live=True)
     clock.of(SimpleNamespace(time=0.0))
     assert clock.source == ("arrival" if ahead_s else "rtcp")

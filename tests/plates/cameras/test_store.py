@@ -134,7 +134,7 @@ def test_search_by_camera_and_time_shows_each_pass_as_it_stands(open_store):
     assert [seq for seq, _ in search(store, since=third)] == [4]
     assert [seq for seq, _ in search(store, until=third)] == [3, 2]
     assert [seq for seq, _ in search(store, limit=1, before=4)] == [3]
-    running = store.running("gate-1")
+    running = store.running()
     assert running == [a_pass(1, "updated", 2)]
 
 
@@ -192,7 +192,7 @@ def test_what_is_not_kept_goes_after_its_delivery(open_store):
     store.purge(now + 61, ["a"])
     store.purge(now + 61, ["a"])
     # The running pass stays, so that it can be ended after a crash.
-    assert store.running("gate-1") == [a_pass(2, "updated")]
+    assert store.running() == [a_pass(2, "updated")]
     assert kinds(search(store)) == ["updated"]
     store = open_store(days=30)
     store.purge(now + 29.9 * 86_400, [])
@@ -206,7 +206,7 @@ def test_a_pass_whose_end_is_deleted_does_not_run_again(open_store):
     store.add(a_pass(1, "updated"), None, ["a"])
     store.add(a_pass(1, "ended", 2), None, [])
     store.purge(time.time() + 61, ["a"])
-    assert not store.running("gate-1")
+    assert not store.running()
 
 
 def test_several_open_a_new_database_at_once_and_lose_nothing(open_store):

@@ -79,6 +79,7 @@ def test_training_options_are_the_fields_of_the_experiment(trained, run, tmp_pat
         ("config check none.env", "none.env: No such file or directory"),
         ("health http://127.0.0.1:1/readyz", "127.0.0.1:1/readyz: "),
         ("health http://127.0.0.1:1/ --ca-file /no/such/file", "--ca-file /no/such/file"),
+        ("watch a.mp4 --fps 0", "--fps: expected 1 or more"),
         ("health http://127.0.0.1:1/ --timeout -1", "--timeout: expected 0.1 to 3600"),
         ("health http://127.0.0.1:1/ --status /no/such/file", "there is no status"),
         ("bench soak --url http://h", "--pid"),
