@@ -59,7 +59,7 @@ _TOO_LATE = "The recognizer did not answer in time. Try again later."
 # Messages, with any status, of a server that ends, and of models that are dead or being loaded.
 _AWAY = re.compile(
     r"stub process|not healthy|not ready|unknown model|no available versions|unload"
-    r"|socket closed|connection re(set|fused)|stream removed|rst_stream|goaway",
+    r"|shared memory pool|socket closed|connection re(set|fused)|stream removed|rst_stream|goaway",
     re.IGNORECASE,
 )
 _COUNTRIES = re.compile(r"countries: expected some of .*")

@@ -11,7 +11,6 @@ const WANTS_TOKEN = new Set([401, 403]); // none, or a wrong one
 
 let listening = null;
 const rows = new Map(); // by a pass's id
-let picturesAreKept = true; // as far as is known
 
 /** Show the tabs where the service has cameras; the photos' part is hidden beside them. */
 export async function offerCameras(photosParts) {
@@ -91,7 +90,6 @@ async function search() {
 function list(passes, status) {
   rows.clear();
   byId("passes").tBodies[0].replaceChildren();
-  picturesAreKept = true;
   passes.reverse().forEach(show);
   byId("cameras-status").textContent = status;
 }
@@ -147,17 +145,15 @@ function motion({ type, motion: { stationary, direction } }) {
   return type === "pass.ended" ? words : [words, text("in_sight")].filter(Boolean).join(", ");
 }
 
-/** The plate's picture, where pictures are kept: of a list, after the first that is not, none is asked. */
+/** The plate's picture, where one is kept. */
 function crop(pass) {
   const image = element("img", { alt: text("pass_crop", { text: pass.text }), hidden: true });
-  if (pass.type === "pass.ended" && picturesAreKept) {
+  if (pass.type === "pass.ended") {
     askPicture(`v1/passes/${pass.id}/picture`).then((blob) => {
       image.src = URL.createObjectURL(blob);
       image.addEventListener("load", () => URL.revokeObjectURL(image.src));
       image.hidden = false;
-    }).catch((refusal) => {
-      if (refusal.status === 404) picturesAreKept = false;
-    });
+    }).catch(() => {});
   }
   return image;
 }

@@ -29,7 +29,7 @@ DECODE, REST = "decode", "rest"
 # 25.04 a child's error code does not reach its parent.
 _TRANSIENT = re.compile(
     r"queue size|timeout expired|stub process|not healthy|not ready|unknown model"
-    r"|no available versions|unload|shutting down|out of memory",
+    r"|no available versions|unload|shutting down|out of memory|shared memory pool",
     re.IGNORECASE,
 )
 

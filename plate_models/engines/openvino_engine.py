@@ -1,6 +1,7 @@
 """ONNX graphs on OpenVINO, on the CPU: in bfloat16 where the processor computes with it."""
 
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
@@ -60,7 +61,7 @@ def load(path: Path, outputs: Sequence[str], parameters: Mapping[str, str]) -> R
     """Open an ``.onnx`` file with one input to compute the outputs of these names.
 
     For the parameters see `settings_for`. Returns a function from the input to the outputs, numpy
-    arrays with the batch axis first, for one caller at a time; a shape that does not fit is a
+    arrays with the batch axis first; callers wait for each other. A shape that does not fit is a
     ValueError. Where the sides of a sample vary, as the detector's do, the graph is compiled anew
     for each when it is first seen, and a batch is computed sample by sample: with sides that
     vary, OpenVINO takes a quarter more time, and a batch of canvases gains nothing on a CPU.
@@ -73,6 +74,7 @@ def load(path: Path, outputs: Sequence[str], parameters: Mapping[str, str]) -> R
     batched = all(side.is_static for side in list(declared)[1:])
     settings = settings_for(parameters)
     streams: int = settings["NUM_STREAMS"]
+    free = threading.Lock()
 
     @lru_cache(maxsize=_SHAPES)
     def requests_for(shape: tuple[int, ...]) -> list[openvino.InferRequest]:
@@ -90,16 +92,17 @@ def load(path: Path, outputs: Sequence[str], parameters: Mapping[str, str]) -> R
     def run(arrays: Arrays) -> Arrays:
         (batch,) = arrays
         rows = [batch] if batched else [batch[row : row + 1] for row in range(len(batch))]
-        requests = requests_for(batch.shape[1:])
         answers = []
-        for first in range(0, len(rows), streams):
-            started = list(zip(requests, rows[first : first + streams], strict=False))
-            for request, row in started:
-                request.start_async({0: row}, share_inputs=True)
-            for request, _ in started:
-                request.wait()
-                found = request.results
-                answers.append([np.array(found[name]) for name in outputs])
+        with free:
+            requests = requests_for(batch.shape[1:])
+            for first in range(0, len(rows), streams):
+                started = list(zip(requests, rows[first : first + streams], strict=False))
+                for request, row in started:
+                    request.start_async({0: row}, share_inputs=True)
+                for request, _ in started:
+                    request.wait()
+                    found = request.results
+                    answers.append([np.array(found[name]) for name in outputs])
         return tuple(np.concatenate(parts) for parts in zip(*answers, strict=True))
 
     return run

@@ -206,7 +206,7 @@ class EmbeddedTriton:
         with contextlib.ExitStack() as held:
             for name, port in self._ports.items():
                 probe = held.enter_context(socket.socket())
-                if port:
+                if port and list(self._ports.values()).count(port) == 1:  # two can't have one
                     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 reason = ""
                 for choice in [port] if port else random.sample(_PORTS, 100):

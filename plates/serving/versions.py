@@ -1,7 +1,7 @@
 """Model versions: which are in the repository, what Triton is shown, which one is served.
 
 A model version is a version folder in each of the models that read a photo. The export writes
-its manifest last, so a version with a manifest and all files that it names is complete.
+its manifest last: without one there is no version. What lacks a file is refused when it is tried.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from plates.serving.client import PHOTO_MODEL, TritonHttp
 from plates.serving.errors import RequestError, StartError, VersionError
-from plates.serving.installation import ARTIFACTS, MANIFESTS
+from plates.serving.installation import MANIFESTS
 
 TRIAL = f"{PHOTO_MODEL}_trial"
 # In pixels. Engines that compute in less than float32 move a box by a fraction of one.
@@ -55,7 +55,7 @@ class ModelVersion:
 
 
 def find_versions(repository: Path) -> list[ModelVersion]:
-    """List the complete model versions, newest first."""
+    """List the model versions that have a manifest, newest first."""
     folders = (repository / PHOTO_MODEL).glob(f"[1-9]*/{_MANIFEST}")
     numbers = [int(path.parent.name) for path in folders if path.parent.name.isdecimal()]
     found = (_find_version(repository, number) for number in sorted(numbers, reverse=True))
@@ -68,13 +68,10 @@ def _find_version(repository: Path, number: int) -> ModelVersion | None:
         document = json.loads(content)
         hashes: dict[str, str] = document["artifacts"]
         plates = [(plate["text"], plate["box"]) for plate in document.get("golden", [])]
-        needed = {*hashes, f"{PHOTO_MODEL}/{number}/{ARTIFACTS['python']}"}
         found = sorted(repository.glob(f"*/{number}/[!.]*"))
         stats = {str(path.relative_to(repository)): path.stat() for path in found if path.is_file()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    if not needed <= stats.keys():
-        return None  # it is something else, or is still being copied
     marks = "\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats.items())
     fingerprint = hashlib.sha256(content + marks.encode()).hexdigest()
     return ModelVersion(number, repository, hashes, plates, fingerprint)

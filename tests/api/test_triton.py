@@ -41,6 +41,7 @@ def test_refusals_of_the_models_are_passed_on(client, fake, slug):
         ("INVALID_ARGUMENT", "Request for unknown model: 'x'", AWAY),
         ("INTERNAL", "Stub process 'x' is not healthy.", AWAY),
         ("INTERNAL", "Model 'lprnet' is not ready.", AWAY),
+        ("INTERNAL", "Failed to increase the shared memory pool size for key 'x'", AWAY),
         ("INTERNAL", "Received RST_STREAM with error code 2", AWAY),
         ("CANCELLED", "", AWAY),
         ("INTERNAL", "Traceback: /srv/model.py", "recognizer-failed"),

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import onnx
@@ -48,6 +49,9 @@ def test_samples_side_by_side_keep_their_order_and_answers_last(doubling, monkey
     first, second = run((x,))[0], run((x[::-1].copy(),))[0]
     np.testing.assert_array_equal(first, 2 * x)
     np.testing.assert_array_equal(second, 2 * x[::-1])
+    with ThreadPoolExecutor(4) as pool:
+        for (again,) in pool.map(run, [(x,)] * 200):
+            np.testing.assert_array_equal(again, 2 * x)
 
 
 def test_a_quota_counts_as_cores(tmp_path, monkeypatch):

@@ -93,12 +93,15 @@ def test_what_is_missing_is_named_with_its_cure(wheel, models, tmp_path, monkeyp
 @pytest.mark.parametrize("port", [70000, -1, None])
 def test_ports_that_can_not_be_used_are_named_with_all_other_problems(tmp_path, port):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = port or taken.getsockname()[1]
+        one = taken.getsockname()[1]
+        port = port or one
         with pytest.raises(PreflightError) as refused:
             EmbeddedTriton(tmp_path, http_port=port).start()
     no_model, bad_port = refused.value.problems
     assert f"There is no model in {tmp_path}" in no_model
     assert f"Port {port} " in bad_port and "PLATES_TRITON_HTTP_PORT" in bad_port
+    with pytest.raises(PreflightError, match="PLATES_TRITON_GRPC_PORT"):  # one port for two
+        EmbeddedTriton(tmp_path, http_port=one, grpc_port=one).start()
 
 
 def test_missing_artifacts_are_named_per_profile(wheel, models, tmp_path):

@@ -22,13 +22,9 @@ def repository(tmp_path):
 
 @pytest.mark.parametrize(
     ("file", "content"),
-    [
-        *(("exported.json", None), ("exported.json", "{"), ("exported.json", "[]")),
-        ("exported.json", '{"artifacts": {"a/2/b": "c"}}'),
-        ("../../lprnet/2/model.onnx", None),
-    ],
+    [*(("exported.json", None), ("exported.json", "{"), ("exported.json", "[]"))],
 )
-def test_versions_are_ordered_by_number_and_what_is_not_complete_is_none(repository, file, content):
+def test_versions_are_ordered_by_number_and_none_is_without_a_manifest(repository, file, content):
     for number in (10, 9, 2, 3):
         publish(repository, number, nets=NETS)
     for model in MODELS:
@@ -37,6 +33,13 @@ def test_versions_are_ordered_by_number_and_what_is_not_complete_is_none(reposit
     if content is not None:
         (repository / "plate_recognition" / "2" / file).write_text(content)
     assert [version.number for version in find_versions(repository)] == [10, 9, 1]
+
+
+def test_a_version_with_another_number_than_it_was_exported_with_is_one(repository):
+    for model in MODELS:
+        (repository / model / "1").rename(repository / model / "2")
+    chosen = Versions(repository).choose()
+    assert chosen and chosen.number == 2
 
 
 def due(chosen: Versions) -> int | None:
