@@ -212,8 +212,8 @@ class Settings(BaseSettings):
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
             value = tuple(part.strip() for part in value.split(",") if part.strip())
-            if not value:  # To open the service to everybody is not what "," of a template meant.
-                raise ValueError("there is nothing between the commas")
+            if not value:  # An empty list of tokens would open the service to everybody.
+                raise ValueError("there is nothing between the commas: unset it instead")
         return value
 
     @field_validator("tls_key")

@@ -130,7 +130,7 @@ class EngineConfig(BaseModel):
 
     threshold_d: Score = 0.0
     threshold_o: Score = 0.0
-    region: object = None  # of some clients "False" or "none": only "strict" is
+    region: object = None  # only "strict" counts; some clients send "False" or "none"
     mode: object = None
 
 
@@ -182,7 +182,7 @@ class ReaderFields(BaseModel):
         config = self.config
         if plate.detection_score < config.threshold_d:
             return False
-        if config.mode == "redaction":  # who covers plates wants those that can't be read, too
+        if config.mode == "redaction":  # Who covers plates needs the unreadable ones.
             return True
         if not plate.readable or plate.score < config.threshold_o:
             return False

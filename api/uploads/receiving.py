@@ -110,7 +110,10 @@ class UploadMemory:
         def take(count: int) -> None:
             nonlocal taken
             if taken + count > self._limit:  # it would not fit later, either
-                raise PhotoTooLarge("The photo needs more memory than all uploads may take.")
+                raise PhotoTooLarge(
+                    "This upload needs more memory than all may take together "
+                    "(PLATES_UPLOAD_MEMORY_BYTES). Send smaller or fewer photos."
+                )
             if count > 0 and self.used + count > self._limit:
                 raise Overloaded(
                     "Too many photos are coming in at once. Try again shortly.", reason="memory"

@@ -81,6 +81,8 @@ class Run:
                 self.averaged.load_state_dict(state["averaged"])
                 optimizer.load_state_dict(state["optimizer"])
                 self.samples, self.spent_s = state["samples"], state["elapsed_s"]
+            except torch.OutOfMemoryError:
+                raise
             except (RuntimeError, ValueError, KeyError, EOFError, UnpicklingError) as error:
                 raise WeightsError(
                     f"{self._checkpoint}: damaged, or of another net or alphabet: delete it, or "

@@ -38,6 +38,7 @@ def map_ahead(
 
 def _use_one_thread() -> None:
     os.nice(10)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # else it waits for ever
+    # A worker would outlive a killed parent. The kernel watches the thread that started it.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     cv2.setNumThreads(1)
     os.environ["OMP_NUM_THREADS"] = "1"  # torch reads it when the function's module loads it

@@ -49,18 +49,18 @@ def run(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
 
     Raises BulkError if source, output or Ray can't be used, and what loading the nets raises.
     """
-    if (
-        request.address
-    ):  # Ray reads it when it is imported; by default a wrong address takes minutes.
+    if request.address:
+        # Ray reads it when it is imported; by default a wrong address takes minutes.
         os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
     require("pandas", "pyarrow.parquet", "fsspec", "ray.data", "tenacity")
     output = Output(request.out.absolute())
     source = request.source if is_url(request.source) else str(Path(request.source).absolute())
     request = replace(request, source=source, out=output.folder)
-    if not f"{source}{output.folder}".isprintable():  # Ray, too, takes UTF-8 alone.
-        raise BulkError(
-            "SOURCE and DIR must be names in UTF-8; a pattern such as b?d/*.jpg finds others"
-        )
+    try:
+        f"{source}{output.folder}".encode()  # Ray, too, takes UTF-8 alone.
+    except UnicodeEncodeError:
+        hint = "a pattern such as b?d/*.jpg finds others"
+        raise BulkError(f"SOURCE and DIR must be names in UTF-8; {hint}") from None
     found = find_photos(source)
     if not output.manifest.exists():  # a wrong source must not claim the folder
         say(f"listing {source}")

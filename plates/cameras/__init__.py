@@ -5,7 +5,7 @@ from pathlib import Path
 # Variables by which `plates serve` hands to its processes the folder of the cameras' states and of
 # the sockets for pushed frames, and Triton's key to its shared memory.
 FOLDER_VARIABLE, KEY_VARIABLE = "PLATES_CAMERAS_FOLDER", "PLATES_TRITON_KEY"
-# And the folder beside whose files paths in `cameras.toml` lie: they get a copy of that.
+# And the folder from which relative paths in `cameras.toml` count: they read a copy of it.
 BESIDE_VARIABLE = "PLATES_CAMERAS_BESIDE"
 
 

@@ -284,7 +284,8 @@ class _Mqtt:
         camera, payloads = event["camera"], {"pass": delivery.payload, "plate": event["text"]}
         late = time.time() - delivery.created > _LATE_S
         # Where updates said it, an end says nothing new.
-        late |= event["type"] == "pass.ended" and "pass.updated" in self._target.events
+        told = event["revision"] > 1 and "pass.updated" in self._target.events
+        late |= told and event["type"] == "pass.ended"
         if late or delivery.seq < self._newest.get(camera, 0):
             del payloads["plate"]
         for name, payload in payloads.items():

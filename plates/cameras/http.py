@@ -167,13 +167,15 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
     )
     def events(
         camera: Annotated[str | None, Query(description="Those of one camera alone")] = None,
-        last_event_id: Annotated[int, Header(ge=0, le=2**62)] = 2**62,
+        last_event_id: Annotated[int | None, Header(ge=0, le=2**62)] = None,
     ) -> Response:
         """Server-sent events: `pass.updated` and `pass.ended`, each with a pass as its data.
 
         `Last-Event-ID` asks for what came after an event, as far as it is still kept.
         """
-        start = min(store.last_seq(), last_event_id)  # A new database counts anew.
+        start = store.last_seq()
+        if last_event_id is not None:  # a new database counts anew
+            start = min(start, last_event_id)
         return StreamingResponse(
             _stream(store, start, camera),
             media_type="text/event-stream",

@@ -32,7 +32,7 @@ _NEARER, _SIDEWAYS = 0.15, 1.0
 _LEAST_MATCH, _SURER_MATCH = 0.5, 0.01
 # Seconds by which times may be out of order; beyond, the clock was set back.
 _OUT_OF_ORDER_S = 1.0
-# So long a pass waits for a next frame, where frames come as rarely.
+# The longest that a pass waits for a next frame where frames are rare.
 _LONGEST_PACE_S = 15.0
 
 

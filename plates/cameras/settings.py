@@ -32,9 +32,9 @@ def _beside_file(place: Path | str, info: pydantic.ValidationInfo) -> Path | str
 def _writable(place: Path | str) -> Path | str:
     """Refuse a file, or a database in one, whose folder can't be written to."""
     if isinstance(place, Path) or place.startswith("sqlite"):
-        if os.path.exists(place) and not os.path.isfile(place):
-            raise ValueError("expected a file")
         path = Path(str(place).removeprefix("sqlite:///"))
+        if path.exists() and not path.is_file():
+            raise ValueError("expected a file")
         # A database needs its folder, too; of a file that is there nothing else.
         needed = path if os.path.exists(path) and path == place else path.parent
         if not os.access(needed, os.W_OK):

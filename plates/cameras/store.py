@@ -50,6 +50,8 @@ _events = sa.Table(
 )
 _ended = _events.c.type == "pass.ended"
 sa.Index("one_end", _events.c.pass_id, unique=True, sqlite_where=_ended, postgresql_where=_ended)
+_shown = _events.c.picture.is_not(None)
+sa.Index("events_shown", _events.c.seq, sqlite_where=_shown, postgresql_where=_shown)
 
 # What targets are owed: the row of an event that is delivered or given up is deleted.
 _deliveries = sa.Table(
@@ -180,9 +182,10 @@ class Store:
             found: bytes | None = connection.scalar(query)
         return found
 
-    def running(self) -> list[Pass]:
-        """The passes that have not ended, as they last stood."""
-        found = self._find(~_ended, ~_superseded)
+    def running(self, camera: str | None = None) -> list[Pass]:
+        """A camera's passes, or all, that have not ended, as they last stood."""
+        its = _events.c.camera == camera if camera else sa.true()
+        found = self._find(its, ~_ended, ~_superseded)
         return [Pass.model_validate_json(payload) for _, payload in found]
 
     def due(self, target: str, now: float) -> list[Delivery]:
@@ -230,8 +233,8 @@ class Store:
             unkept = old if self._storage.texts else old | unneeded
             connection.execute(sa.delete(_events).where(unkept))
             if not self._storage.pictures:
-                shown = _events.c.picture.is_not(None) & ~_pending
-                connection.execute(sa.update(_events).where(shown).values(picture=None))
+                delivered = sa.update(_events).where(_shown, ~_pending)
+                connection.execute(delivered.values(picture=None))
 
     def _find(
         self, *conditions: sa.ColumnElement[bool], order: Any = _events.c.seq, limit: int = 1000

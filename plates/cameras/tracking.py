@@ -42,7 +42,7 @@ class Track:
     def __init__(self, plate: SeenPlate, now: float, reader: Reader) -> None:
         self.fusion = Fusion(reader)  # what the frames say of its text
         self.plate, self.seen = plate, now  # as it was seen last, and when that was
-        self._known = now  # when its text was seen last, or was not known yet
+        self._known = now  # when a frame last agreed with its text, or it had none yet
         self.stands = False  # whether it has been in one place for five seconds
         self._speed: Point | None = None  # per second
         self._view = self._anchor = _view_of(plate)
@@ -64,6 +64,8 @@ class Track:
 
     def stay(self, now: float) -> None:
         """It is where it was."""
+        if self._known == self.seen:  # What has not moved says what it said.
+            self._known = now
         self._speed = np.zeros(3)
         self._be_seen(now)
 

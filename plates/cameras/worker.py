@@ -9,7 +9,6 @@ import contextlib
 import json
 import logging
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -36,7 +35,7 @@ from plates.cameras.lists import PlateList
 from plates.cameras.passes import Passes
 from plates.cameras.recognizer import TritonRecognizer
 from plates.cameras.sources import FrameSource, PushedFrames, Source
-from plates.cameras.store import Outbox, Store, StoreUnavailable
+from plates.cameras.store import Outbox, Store
 from plates.cameras.watch import follow
 from plates.serving.child import SIGN_S, Child, give_sign, parse_options, python
 
@@ -46,14 +45,12 @@ _FLUSH_S = 1.5
 log = logging.getLogger("plates.cameras")
 
 
-def parts(path: Path, copy: Path, environment: Callable[[], Mapping[str, str]]) -> list[Child]:
+def parts(path: Path, environment: Callable[[], Mapping[str, str]]) -> list[Child]:
     """The supervisor's parts: a process for each camera of a file, and one that delivers.
 
-    They are restarted with a copy of what was checked, whatever the file says by then. A file with
-    mistakes is a `CameraSettingsError` that names them all.
+    A file with mistakes is a `CameraSettingsError` that names them all.
     """
     file = camera_settings.load(path)
-    shutil.copy(path, copy)
     works = {f"camera {camera.name}": ("--camera", camera.name) for camera in file.cameras}
     return [
         Child(name, [*_COMMAND, *work], environment, needed=False)
@@ -84,10 +81,13 @@ def main() -> int:
 
 def _deliver(file: camera_settings.CamerasFile, store: Store, alive: int) -> None:
     cameras = [camera.name for camera in file.cameras]
-    with contextlib.suppress(StoreUnavailable):  # the next start will do
+
+    def end_unfollowed() -> None:
         for event in store.running():
-            if event.camera not in cameras:  # It is followed no more, and nobody else ends it.
+            if event.camera not in cameras:  # Nobody else ends it.
                 _end(event, store, [])
+
+    Outbox().put(end_unfollowed)
     work = store, targets_of(file), threading.Event()
     worker = threading.Thread(target=deliver, args=work, daemon=True)
     worker.start()
@@ -113,9 +113,8 @@ def _follow(
         store.add(event, picture, wanted, created)
 
     def end_running() -> None:
-        for event in store.running():
-            if event.camera == camera.name:
-                _end(event, store, [each.name for each in targets if "pass.ended" in each.events])
+        for event in store.running(camera.name):
+            _end(event, store, [each.name for each in targets if "pass.ended" in each.events])
 
     # What was in sight when this camera's last process was killed: this one doesn't know it.
     outbox.put(end_running)
@@ -161,9 +160,10 @@ def _follow(
 
 
 def _end(event: Pass, store: Store, targets: Iterable[str]) -> None:
-    """End a pass as it stands; the end is as old as what it says, so that it opens no gate."""
+    """End a pass as it stands; an old one's end is old enough to open no gate, and not deleted."""
     end = event.model_copy(update={"type": "pass.ended", "revision": event.revision + 1})
-    store.add(end, None, targets, min(event.time.last, time.time()))
+    now = time.time()
+    store.add(end, None, targets, min(max(event.time.last, now - 40), now))
 
 
 def _jpeg(crop: NDArray[np.uint8]) -> bytes:

@@ -129,8 +129,10 @@ def _kind_of_file(path: Path) -> Kind:
 
 
 def _frames(path: Path, every_s: float, bar: "tqdm[NoReturn]") -> Iterator[Picture]:
-    import av
-
+    try:
+        import av
+    except ImportError as error:
+        raise ImageError("Videos need another package: pip install av.") from error
     number, broken, next_s = 0, 0, 0.0
     try:
         with av.open(str(path)) as container:
@@ -145,15 +147,18 @@ def _frames(path: Path, every_s: float, bar: "tqdm[NoReturn]") -> Iterator[Pictu
                     frames, broken = [], broken + 1
                 for frame in frames:
                     time_s = number / 25 if frame.time is None else frame.time - start_s
-                    if time_s + 1e-3 >= next_s:  # Times are rounded.
-                        next_s = max(next_s, time_s - every_s) + every_s
+                    late_s = time_s - next_s + 1e-3  # Times are rounded.
+                    if late_s >= 0 or late_s < -every_s - 1:  # or recordings were joined
+                        next_s = every_s + (next_s if 0 <= late_s < every_s else time_s)
                         rgb = np.rot90(frame.to_ndarray(format="rgb24"), round(frame.rotation / 90))
                         upright = np.ascontiguousarray(rgb, np.uint8)
                         yield Picture(path, upright, number, round(time_s, 3))
                     number += 1
                     bar.update()
     except (av.error.FFmpegError, IndexError) as error:
-        raise ImageError("This video can't be decoded.") from error
+        if not number:
+            raise ImageError("This video can't be decoded.") from error
+        broken += 1
     if broken or not number:
         raise ImageError(f"This video is damaged: {number} frames of it could be decoded.")
 

@@ -89,14 +89,18 @@ def supervise(
         status_file = settings.status_file or Path(folder) / "status.json"
         parts: list[Part] = [TritonHealer(triton, DEFAULT_GOLDEN.read_bytes())] if triton else []
         if listener:
-            environment = partial(_environment, settings, status_file, triton, Path(folder))
+            # Processes are restarted with what was checked, whatever the file says by then.
+            cameras = settings.cameras.read_bytes() if settings.cameras else b""
+            environment = partial(
+                _environment, settings, status_file, triton, Path(folder), cameras
+            )
             listen = listener.fileno()
             command = [*python("plates.serving.gateway"), "--listen", str(listen)]
             parts.append(Child("gateway", command, environment, [listen]))
             if settings.cameras:
                 from plates.cameras import worker
 
-                parts += worker.parts(settings.cameras, Path(folder) / "cameras.toml", environment)
+                parts += worker.parts(settings.cameras, environment)
         supervisor = Supervisor(parts, status_file)
         with stop_signals_raise(), contextlib.suppress(Stopped):
             try:
@@ -135,7 +139,11 @@ def describe_triton(settings: Settings) -> EmbeddedTriton:
 
 
 def _environment(
-    settings: Settings, status_file: Path, triton: EmbeddedTriton | None, folder: Path
+    settings: Settings,
+    status_file: Path,
+    triton: EmbeddedTriton | None,
+    folder: Path,
+    cameras: bytes,
 ) -> dict[str, str]:
     """What the processes beside Triton get besides this one's environment."""
     added = {"PLATES_HOST": settings.host, "PLATES_PORT": str(settings.port)}
@@ -146,7 +154,9 @@ def _environment(
         added["PLATES_TRITON_URL"] = triton.grpc_url
         added["PLATES_TRITON_METRICS_URL"] = triton.metrics_url
     if settings.cameras:
-        added["PLATES_CAMERAS"] = str(folder / "cameras.toml")
+        copy = folder / "cameras.toml"
+        copy.write_bytes(cameras)  # each time: what cleans /tmp may have taken it
+        added["PLATES_CAMERAS"] = str(copy)
         added["PLATES_CAMERAS_BESIDE"] = str(settings.cameras.resolve().parent)
         added["PLATES_CAMERAS_FOLDER"] = str(folder)
         added["PLATES_TRITON_KEY"] = triton.http.key if triton else ""

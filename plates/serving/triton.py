@@ -219,7 +219,7 @@ class EmbeddedTriton:
                 else:
                     remedy = f"set PLATES_TRITON_{name.upper()}_PORT to a free one"
                     at = f"Port {port} of {self.host}"
-                    yield f"{at} can't be used ({reason}): {remedy}, or PLATES_TRITON_HOST."
+                    yield f"{at} can't be used ({reason}): {remedy}, or change PLATES_TRITON_HOST."
 
     def _launch(self, installation: Installation, lay_out: LayOut | None) -> None:
         self._folder = folder = Path(tempfile.mkdtemp(prefix="plates-triton-"))

@@ -129,6 +129,9 @@ class View:
         source, target = version.repository / model, folder / str(version.number)
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
+        named = (key for key in version.hashes if key.startswith(f"{model}/{target.name}/"))
+        if missing := [key for key in named if not (version.repository / key).is_file()]:
+            raise VersionError(f"version {version.number} lacks {', '.join(missing)}")
         for path in (source / target.name).glob("[!.]*"):
             if path.is_file():
                 _copy(path, target, version.hashes.get(f"{model}/{target.name}/{path.name}", ""))

@@ -111,14 +111,13 @@ def test_a_stream_that_stops_ends_its_passes_all_the_same(monkeypatch):
     assert [report.event.type for report in passes.advance()] == ["pass.ended"]
 
 
-def test_one_that_stands_is_one_pass_however_rare_the_frames(monkeypatch):
+def test_rare_frames_split_no_pass_once_it_is_known_how_rare_they_are(monkeypatch):
     passes, reports = passes_of(), []
     for second in range(120):  # a frame every ten seconds, and nothing in between
         monkeypatch.setattr("time.monotonic", lambda now=second: 1000.0 + now)
         if second % 10 == 0:
             reports += passes.add(frame_at(second), [seen(CAR, (400, 300))], Stream())
         reports += passes.advance()
-    # Before the second frame nobody knows how rare they are.
     types = [report.event.type for report in reports]
     assert types == ["pass.updated", "pass.ended", "pass.updated"]
 

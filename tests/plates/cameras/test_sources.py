@@ -268,10 +268,7 @@ def clock_of(began_us):
 
 
 def test_capture_times_of_a_camera_with_a_slow_clock_do_not_fall_behind(monkeypatch):
-    container = SimpleNamespace(
-        format=SimpleNamespace(name="rtsp", flags=0), start_time_realtime=None
-    )
-    clock, now = sources._CaptureClock(container, "rtsp://camera", live=True), START
+    clock, now = clock_of(None), START
     monkeypatch.setattr(time, "time", lambda: now)
     behind = []
     for number in range(5 * 3600 * 12):  # half a day of 5 frames a second, late by up to 0.1 s
@@ -282,10 +279,7 @@ def test_capture_times_of_a_camera_with_a_slow_clock_do_not_fall_behind(monkeypa
 
 
 def test_capture_times_follow_a_clock_that_was_set_forward(monkeypatch):
-    container = SimpleNamespace(
-        format=SimpleNamespace(name="rtsp", flags=0), start_time_realtime=None
-    )
-    clock, now = sources._CaptureClock(container, "rtsp://camera", live=True), START
+    clock, now = clock_of(None), START
     monkeypatch.setattr(time, "time", lambda: now)
     behind = []
     for number in range(2 * 3600 * 25):
@@ -297,10 +291,7 @@ def test_capture_times_follow_a_clock_that_was_set_forward(monkeypatch):
 @pytest.mark.parametrize("ahead_s", [0, 3600, -3600])
 def test_a_camera_that_sends_local_time_as_utc_is_not_believed(ahead_s):
     began = (time.time() - 0.3 + ahead_s) * 1e6
-    container = SimpleNamespace(
-        format=SimpleNamespace(name="rtsp", flags=0), start_time_realtime=began
-    )
-    clock = sources._CaptureClock(container, "rtsp://camera", live=True)
+    clock = clock_of(began)
     clock.of(SimpleNamespace(time=0.0))
     assert clock.source == ("arrival" if ahead_s else "rtcp")
 

@@ -166,7 +166,7 @@ def test_times_of_a_video_are_its_own_and_what_is_broken_in_it_is_named(run_stub
     for path in (whole, cut):
         with av.open(path, "w") as file:
             stream = file.add_stream("mjpeg", 30, width=64, height=48, pix_fmt="yuvj420p")
-            for number in (0, 1, 2, 60, 90):
+            for number in (0, 1, 2, 60, 61, 90):
                 frame = av.VideoFrame.from_ndarray(np.full((48, 64, 3), number, np.uint8))
                 frame.pts = number
                 file.mux(stream.encode(frame))
