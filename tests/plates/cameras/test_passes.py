@@ -111,6 +111,17 @@ def test_a_stream_that_stops_ends_its_passes_all_the_same(monkeypatch):
     assert [report.event.type for report in passes.advance()] == ["pass.ended"]
 
 
+def test_a_misreading_after_a_second_without_motion_is_no_other_car():
+    passes, ids = passes_of(), set()
+    for number in range(60):
+        frame = frame_at(number / 5)
+        text = OTHER if number == 36 else CAR
+        look = [seen(text, (400, 300), sure=0.99995)]
+        reports = passes.hold(frame) if number % 6 else passes.add(frame, look, Stream())
+        ids |= {report.event.id for report in reports}
+    assert len(ids | {report.event.id for report in passes.close()}) == 1
+
+
 def test_rare_frames_split_no_pass_once_it_is_known_how_rare_they_are(monkeypatch):
     passes, reports = passes_of(), []
     for second in range(120):  # a frame every ten seconds, and nothing in between
