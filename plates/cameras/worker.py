@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from multiprocessing.connection import Connection, Listener
@@ -85,7 +85,8 @@ def _deliver(file: camera_settings.CamerasFile, store: Store, alive: int) -> Non
     def end_unfollowed() -> None:
         for event in store.running():
             if event.camera not in cameras:  # Nobody else ends it.
-                _end(event, store, [])
+                end, created = _end_of(event)
+                store.add(end, None, [], created)
 
     Outbox().put(end_unfollowed)
     work = store, targets_of(file), threading.Event()
@@ -114,7 +115,7 @@ def _follow(
 
     def end_running() -> None:
         for event in store.running(camera.name):
-            _end(event, store, [each.name for each in targets if "pass.ended" in each.events])
+            add(*_end_of(event))
 
     # What was in sight when this camera's last process was killed: this one doesn't know it.
     outbox.put(end_running)
@@ -159,11 +160,11 @@ def _follow(
         log.warning("%s: some events could not be written", camera.name)
 
 
-def _end(event: Pass, store: Store, targets: Iterable[str]) -> None:
-    """End a pass as it stands; an old one's end is old enough to open no gate, and not deleted."""
+def _end_of(event: Pass) -> tuple[Pass, float]:
+    """The end of a pass as it stands, and its time: old enough to open no gate, but not deleted."""
     end = event.model_copy(update={"type": "pass.ended", "revision": event.revision + 1})
     now = time.time()
-    store.add(end, None, targets, min(max(event.time.last, now - 40), now))
+    return end, min(max(event.time.last, now - 40), now)
 
 
 def _jpeg(crop: NDArray[np.uint8]) -> bytes:

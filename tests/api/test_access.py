@@ -148,6 +148,9 @@ def test_only_named_origins_may_use_the_service(client, fake):
 def test_no_origins(origins):
     with pytest.raises(ValidationError, match="origin"):
         Settings(cors_origins=origins)
+
+
+def test_no_tokens_between_commas_are_a_mistake():
     with pytest.raises(ValidationError, match="between the commas"):
         Settings(tokens=" , ")
 
