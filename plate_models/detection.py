@@ -17,6 +17,17 @@ from plate_models.spec import DETECTOR, DetectorSpec
 
 # (1, 3, h, w) uint8 canvas to (1, N, 6) float32 candidates: x0, y0, x1, y1, score, class.
 Detect = Callable[[Any], Any]
+Box = tuple[float, float, float, float]
+Tile = tuple[int, int, int, int]
+# (N, 4) boxes x0, y0, x1, y1; their scores (N,) in [0, 1], best first; lines of text (N,), 1 or 2.
+Found = tuple[Floats, Floats, Lines]
+
+# A photo that its canvas shrinks further is looked at in tiles as well, which theirs shrink so far
+# at most: small plates would have too few pixels. 64 megapixels are so many tiles at most, unless
+# they are a narrow strip.
+_LEAST_SCALE, _TILE_SCALE, _MOST_TILES = 0.3, 0.35, 40
+# Tiles overlap by more than a small plate's width. What is so near to where they meet may be cut.
+_OVERLAP_PX, _CUT_PX = 240, 8
 
 
 @dataclass(frozen=True)
@@ -34,13 +45,10 @@ class Letterbox:
         return np.asarray(np.clip((boxes_xyxy - offset) / scale, 0, edge))
 
 
-def find_boxes(
-    image: Any, detect: Detect, spec: DetectorSpec, share: float = 1.0
-) -> tuple[Floats, Floats, Lines]:
+def find_boxes(image: Any, detect: Detect, spec: DetectorSpec, share: float = 1.0) -> Found:
     """Find plates: canvas, detector, choice of boxes, back to the photo's pixels.
 
-    The photo takes a share of the canvas's sides. Returns what `select_boxes` does, with boxes in
-    photo pixels.
+    The photo takes a share of the canvas's sides.
     """
     canvas_hw = choose_canvas(image.shape[0], image.shape[1], spec.canvases_hw)
     canvas, placement = letterbox(image, canvas_hw, spec.pad_value, share)
@@ -49,6 +57,53 @@ def find_boxes(
     boxes = placement.to_photo(boxes)
     inside = (boxes[:, 2:] > boxes[:, :2]).all(axis=1)  # the bars around it hold none
     return boxes[inside], scores[inside], lines[inside]
+
+
+def find_small_boxes(
+    image: Any, detect: Detect, spec: DetectorSpec, known: Sequence[Box] = ()
+) -> Found:
+    """Find plates in tiles of a photo that its canvas shrinks much, in photo pixels; else none.
+
+    What overlaps a plate that is known, or is too wide to be found in tiles alone, is left out.
+    """
+    height, width = image.shape[:2]
+    found = [(np.empty((0, 4), np.float32), np.empty(0, np.float32), np.empty(0, np.int64))]
+    for x0, y0, x1, y1 in tiles_of(height, width, spec.canvases_hw):
+        boxes, scores, lines = find_boxes(image[y0:y1, x0:x1], detect, spec)
+        boxes = boxes + np.array((x0, y0) * 2, np.float32)
+        # Where tiles meet, a plate may be cut; another one has it whole.
+        inner = np.array((x0 > 0, y0 > 0, x1 < width, y1 < height))
+        whole = ~(inner & (np.abs(boxes - (x0, y0, x1, y1)) < _CUT_PX)).any(axis=1)
+        whole &= boxes[:, 2] - boxes[:, 0] < _OVERLAP_PX
+        found.append((boxes[whole], scores[whole], lines[whole]))
+    boxes, scores, lines = map(np.concatenate, zip(*found, strict=True))
+    best = np.argsort(-scores, kind="stable")
+    first = np.array(known, np.float32).reshape(-1, 4)
+    kept = keep_apart(np.concatenate((first, boxes[best])), spec.iou_threshold)
+    best = best[kept[len(first) :]]
+    return boxes[best], scores[best], lines[best]
+
+
+def tiles_of(height: int, width: int, canvases_hw: Sequence[tuple[int, int]]) -> list[Tile]:
+    """The fewest tiles x0, y0, x1, y1 of a photo, in its pixels; none where its canvas will do."""
+    canvas_h, canvas_w = choose_canvas(height, width, canvases_hw)
+    if min(canvas_h / height, canvas_w / width) >= _LEAST_SCALE:
+        return []
+    grids = []
+    for canvas_h, canvas_w in canvases_hw:
+        rows, columns = _stretches(height, canvas_h), _stretches(width, canvas_w)
+        grids.append([(x0, y0, x1, y1) for y0, y1 in rows for x0, x1 in columns])
+    fewest = min(grids, key=len)
+    return fewest if len(fewest) <= _MOST_TILES else []
+
+
+def _stretches(length: int, canvas: int) -> list[tuple[int, int]]:
+    """The fewest equal stretches that cover a photo's side, overlap, and fit a canvas's side."""
+    most = round(canvas / _TILE_SCALE)
+    count = max(1, -(-(length - _OVERLAP_PX) // (most - _OVERLAP_PX)))
+    size = min(length, -(-(length + (count - 1) * _OVERLAP_PX) // count))
+    starts = [round(k * (length - size) / max(count - 1, 1)) for k in range(count)]
+    return [(start, start + size) for start in starts]
 
 
 def choose_canvas(

@@ -16,7 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plate_models.detection import Detect, check_image, find_boxes, keep_apart, shared_areas
+from plate_models.detection import (
+    Box,
+    Detect,
+    Found,
+    check_image,
+    find_boxes,
+    find_small_boxes,
+    keep_apart,
+    shared_areas,
+)
 from plate_models.formats import grammar_of
 from plate_models.pixels import Floats, Lines, join, resample, to_host
 from plate_models.recognition import ctc
@@ -58,7 +67,6 @@ _FRAME_BOX = 0.25
 _HOPELESS, _SURE = 0.1, 0.9
 _SHIFTS = ((0.03, 0.0), (-0.03, 0.0), (0.0, 0.06), (0.0, -0.06))  # of a box's width and height
 
-Box = tuple[float, float, float, float]
 Point = tuple[float, float]
 
 
@@ -135,31 +143,32 @@ def read_plates(
     The config is what they were made for.
     """
     check_image(image)
-    read = partial(_read_found, image, detect, rectify, recognize, config)
-    plates = read()
+    read = partial(_read_found, image, rectify, recognize, config)
+    spec = config.specs.detector
+    plates = read(find_boxes(image, detect, spec))
+    if not config.still:
+        return plates
     # Plates that take up much of a photo are found whole where it is smaller. What is surely a
     # plate and surely read is no part of one.
     unsure = [plate.box for plate in plates if not _is_sure(plate)]
     widest = max((x1 - x0 for x0, _, x1, _ in unsure), default=0) / image.shape[1]
     readable = any(plate.reading.readable for plate in plates)
-    if config.still and (not readable or widest > _WIDE):
-        plates += [plate for plate in read(_NEAR) if _is_plate(plate, _SURE_NEAR)]
-        plates.sort(key=lambda plate: (-plate.reading.readable, -plate.detection_score))
-        kept = keep_apart([plate.box for plate in plates], config.specs.detector.iou_threshold)
-        plates = _without_parts([plates[row] for row in np.flatnonzero(kept)])
+    if not readable or widest > _WIDE:
+        near = read(find_boxes(image, detect, spec, _NEAR))
+        plates += [plate for plate in near if _is_plate(plate, _SURE_NEAR)]
+    known = [plate.box for plate in plates if plate.reading.readable]
+    plates += read(find_small_boxes(image, detect, spec, known))
+    plates.sort(key=lambda plate: (-plate.reading.readable, -plate.detection_score))
+    kept = keep_apart([plate.box for plate in plates], spec.iou_threshold)
+    plates = _without_parts([plates[row] for row in np.flatnonzero(kept)])
     return sorted(plates, key=lambda plate: -plate.detection_score)
 
 
 def _read_found(
-    image: Any,
-    detect: Detect,
-    rectify: Rectify,
-    recognize: Recognize,
-    config: PipelineConfig,
-    share: float = 1.0,
+    image: Any, rectify: Rectify, recognize: Recognize, config: PipelineConfig, found: Found
 ) -> list[Plate]:
-    """Read what the detector finds where the photo takes a share of its canvas's sides."""
-    boxes, scores, lines = find_boxes(image, detect, config.specs.detector, share)
+    """Read what the detector found in one look at a photo."""
+    boxes, scores, lines = found
     if not config.still:
         enough = scores >= _FRAME_BOX
         boxes, scores, lines = boxes[enough], scores[enough], lines[enough]

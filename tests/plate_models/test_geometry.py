@@ -1,12 +1,13 @@
 """Canvas, choice of boxes, crops, quads."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 
-from plate_models.detection import choose_canvas, letterbox, select_boxes
+from plate_models.detection import choose_canvas, letterbox, select_boxes, tiles_of
 from plate_models.pixels import crop, resample
 from plate_models.rectification import crop_boxes, quads_from_theta, widen_boxes
 from plate_models.spec import DETECTOR, RECTIFIER
@@ -38,6 +39,27 @@ def test_the_canvas_that_shrinks_least_is_chosen(photo_hw, canvas_hw):
     assert choose_canvas(*photo_hw, CANVASES_HW) == canvas_hw
     # Of equal canvases it is the smaller one.
     assert choose_canvas(64, 128, ((128, 128), (64, 128), (192, 128))) == (64, 128)
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "count"), [(3840, 2160, 4), (3024, 4032, 6), (9238, 6928, 35)]
+)
+def test_tiles_cover_a_large_photo_and_overlap(width, height, count):
+    tiles = tiles_of(height, width, CANVASES_HW)
+    assert len(tiles) == count
+    for first, last, side in ((0, 2, width), (1, 3, height)):
+        stretches = sorted({(tile[first], tile[last]) for tile in tiles})
+        assert (stretches[0][0], stretches[-1][1]) == (0, side)
+        for (_, end), (start, _) in pairwise(stretches):
+            assert end - start >= 239  # pixels: a plate that is cut here is whole there
+    x0, y0, x1, y1 = tiles[0]
+    canvas_h, canvas_w = choose_canvas(y1 - y0, x1 - x0, CANVASES_HW)
+    assert min(canvas_h / (y1 - y0), canvas_w / (x1 - x0)) > 0.349
+
+
+@pytest.mark.parametrize(("width", "height"), [(1, 1), (2560, 1440), (64_000_000, 1)])
+def test_small_photos_and_strips_have_no_tiles(width, height):
+    assert tiles_of(height, width, CANVASES_HW) == []
 
 
 @pytest.mark.parametrize("size", [1, 3])

@@ -90,6 +90,43 @@ def test_boxes_are_those_around_quads_inside_the_photo_where_something_is_read()
     assert read_plates(PHOTO, detector_of(), rectify, recognize) == []
 
 
+@pytest.mark.parametrize("x", [200, 1790, 1960, 3400])
+def test_small_plates_of_a_large_photo_are_found_where_it_is_looked_at_in_tiles(x):
+    """The photo is four tiles, which meet around x = 1920 and y = 1080."""
+    batches: list[int] = []
+
+    def read(width: int, y: int = 1070, still: bool = True, least_px: int = 20):  # type: ignore[no-untyped-def]
+        def detect(canvas: Array) -> Array:
+            rows, columns = np.nonzero((canvas[0] == 255).all(axis=0))
+            candidates = np.zeros((1, DETECTOR.max_candidates, 6), np.float32)
+            if len(rows) and np.ptp(columns) >= least_px:
+                low, high = (columns.min(), rows.min()), (columns.max() + 1, rows.max() + 1)
+                candidates[0, 0] = (*low, *high, 0.9, 0)
+            return candidates
+
+        def recognize_and_count(plates: Array) -> Array:
+            batches.append(len(plates))
+            return recognize(plates)
+
+        batches.clear()
+        photo = np.zeros((2160, 3840, 3), np.uint8)
+        photo[y : y + round(0.3 * width), x : x + width] = 255
+        config = replace(BOLD, still=still)
+        return read_plates(photo, detect, rectify, recognize_and_count, config)
+
+    for y in (2, 1070):
+        (small,) = read(90, y)
+        middle = [(a + b) / 2 for a, b in zip(small.box[:2], small.box[2:], strict=True)]
+        assert small.reading.text == HOME
+        assert middle == pytest.approx((x + 45, y + 13.5), abs=4)
+    assert read(90, still=False) == []
+    # A larger one is found in the whole photo: what only tiles take for one is too large for them.
+    (large,) = read(300)
+    assert large.reading.text == HOME and batches == [1]
+    assert len(read(139)) == 1 and batches == [1]
+    assert read(300, least_px=70) == []
+
+
 def test_where_nothing_can_be_read_plates_are_looked_for_in_a_smaller_photo():
     def read(*rows: list[float], near: float, text: str | Array = HOME, still: bool = True):  # type: ignore[no-untyped-def]
         # The photo in the middle of the canvas, a third of its size.

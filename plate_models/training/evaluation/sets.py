@@ -67,6 +67,15 @@ def _halved(image: Image) -> tuple[Image, Floats]:
     return np.asarray(small), np.diag((width / image.shape[1], height / image.shape[0], 1.0))
 
 
+def _surrounded(image: Image) -> tuple[Image, Floats]:
+    """Put it in the middle of a grey photo of twice its sides."""
+    height, width = image.shape[:2]
+    top, left = height // 2, width // 2
+    sides = top, height - top, left, width - left
+    larger = cv2.copyMakeBorder(image, *sides, cv2.BORDER_CONSTANT, value=(114, 114, 114))
+    return np.asarray(larger), np.array([[1.0, 0, left], [0, 1, top], [0, 0, 1]])
+
+
 def _turned(degrees: float) -> Recipe:
     """Turn counter-clockwise about the middle, onto black, as large as it takes to keep all."""
 
@@ -93,6 +102,7 @@ RECIPES: dict[str, Recipe] = {
     "grey": _in_place(_grey),
     "JPEG quality 20": _in_place(lambda image: compress(image, 20)),
     "half size": _halved,
+    "amid a larger photo": _surrounded,
     "turned by 15 degrees": _turned(15),
     "turned by -15 degrees": _turned(-15),
     "turned by 20 degrees": _turned(20),
