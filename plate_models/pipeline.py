@@ -192,12 +192,12 @@ def _read_found(
     read_already = rows[np.array([each.readable for each in readings])]
     maybe_low = (lines == 1) & (np.array(aspects_of(predictions.quads)) < _LOW_ASPECT)
     if len(low := np.flatnonzero(maybe_low & ~np.isin(rows, read_already))):
-        found = read(boxes[low], lines[low], span=_LOW_SPAN)
+        middles = read(boxes[low], lines[low], span=_LOW_SPAN)
         learnt = config.specs.recognizer.countries[0]
-        for each in choose_readings(found, config):
+        for each in choose_readings(middles, config):
             wrong = len(each.best) < _LOW_LENGTH or country_of(each.format) == learnt
             readings.append(replace(each, text="", readable=False) if wrong else each)
-        predictions = predictions.followed_by(found)
+        predictions = predictions.followed_by(middles)
         rows, boxes, scores = (np.concatenate((a, a[low])) for a in (rows, boxes, scores))
     home, hulls = config.grammar.name, hulls_of(predictions.quads)
     if config.still:

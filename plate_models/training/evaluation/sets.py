@@ -68,11 +68,11 @@ def _halved(image: Image) -> tuple[Image, Floats]:
 
 
 def _surrounded(image: Image) -> tuple[Image, Floats]:
-    """Put it in the middle of a grey photo of twice its sides."""
+    """Put it in the middle of a black photo of twice its sides."""
     height, width = image.shape[:2]
     top, left = height // 2, width // 2
     sides = top, height - top, left, width - left
-    larger = cv2.copyMakeBorder(image, *sides, cv2.BORDER_CONSTANT, value=(114, 114, 114))
+    larger = cv2.copyMakeBorder(image, *sides, cv2.BORDER_CONSTANT)
     return np.asarray(larger), np.array([[1.0, 0, left], [0, 1, top], [0, 0, 1]])
 
 
