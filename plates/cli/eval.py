@@ -7,7 +7,7 @@ compare` sets two files of --json side by side: of two versions, or of two engin
 import argparse
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,6 @@ from plates.cli.options import add_number
 from plates.cli.samples import SAMPLES
 
 if TYPE_CHECKING:
-    from plate_models.training.evaluation.scoreboard import Scoreboard
     from plate_models.training.evaluation.sets import Photo
 
 PARTS = {
@@ -46,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_nets(parser)
     text = "render N photos of each kind of plates, and a fifth of that of each variant"
     add_number(parser, "--per-type", 500, text)
-    add_number(parser, "--clips", 48, "render N clips of 16 frames")
+    add_number(parser, "--clips", 48, "render N clips")
     add_number(parser, "--workers", 2, "processes that render")
     parser.add_argument("--misses", action="store_true", help="list every failure")
     text = "keep everything, plate by plate, as JSON"
@@ -77,7 +76,11 @@ def run(arguments: argparse.Namespace) -> int:
                 continue
             found = score(tqdm(photos, part, disable=None), nets)
             boards |= found
-            lines = [*table(found), *_details(found, arguments.misses)]
+            lines = table(found)
+            # Beside the table: the texts and failures of each row, by photo.
+            for row, board in found.items():
+                if named := board.lines() + (board.failure_lines() if arguments.misses else []):
+                    lines += ["", f"{row}: readable texts that are wrong or not labelled", *named]
             print("", *map(printable, lines), sep="\n", flush=True)
             if arguments.json:
                 # After each part: a run may take an hour.
@@ -115,10 +118,3 @@ def _photos(part: str, arguments: argparse.Namespace) -> "Iterable[Photo]":
         "video": lambda: sets.video(arguments.clips, arguments.workers),
     }
     return loads[part]()
-
-
-def _details(boards: "dict[str, Scoreboard]", misses: bool) -> Iterator[str]:
-    """Beside the table: the texts and failures of each row, by photo."""
-    for row, board in boards.items():
-        if named := board.lines() + (board.failure_lines() if misses else []):
-            yield from ("", f"{row}: readable texts that are wrong or not labelled", *named)

@@ -19,5 +19,5 @@ what our nets can:
   ambient light; dirt hides no character.
 - Variants: "night" is infrared, grey and lit by the camera; "codec" is a frame of a film, H.264 or
   H.265 at a constant rate factor of 26 to 34.
-- Clips come from far, where the plate is illegible, and are compressed much harder.
+- Clips are films (`passes`) of vehicles that come near, compressed much harder.
 """

@@ -13,13 +13,7 @@ from numpy.random import Generator, SeedSequence, default_rng
 
 from plate_models.training.benchmark.camera import Camera, Frame, sample_camera, sample_frames
 from plate_models.training.benchmark.optics import Lens, sample_lens, sense
-from plate_models.training.benchmark.photos import (
-    CHARACTER_PX,
-    FILM_FOCAL,
-    FILM_SIZES_WH,
-    kind_of_film,
-    label,
-)
+from plate_models.training.benchmark.photos import BENCHMARK_KINDS, CHARACTER_PX, label
 from plate_models.training.benchmark.plates import Design, draw_sheet, sample_design
 from plate_models.training.benchmark.scenes import (
     Light,
@@ -34,6 +28,7 @@ from plate_models.training.benchmark.scenes import (
 from plate_models.training.benchmark.textures import draw_background
 from plate_models.training.imaging import Field, Floats, Image, decode, encode
 from plate_models.training.labels import LabelledPlate
+from plate_models.training.synthetic.kinds import CAR
 
 # "alike": two side by side whose texts differ by one or two digits. "hidden": for a while, behind
 # a post or a lorry. "returning": drives by twice. "glimpse": is in two or three frames.
@@ -55,6 +50,7 @@ _TRIES = 60
 _STEP, _NEAREST, _FARTHER, _GLIMPSED = 0.03, 0.3, 1.2, 1.7
 
 _SEED = 31_070
+_SIZES_WH, _FOCAL = ((1280, 720), (1920, 1080)), (0.9, 1.8)
 _SMALL_SHARE, _WHITE_LEVEL, _DARK_WHITE_LEVEL = 0.85, (0.3, 0.9), (0.22, 0.8)
 _KBITS, _KEYFRAMES_S = (500.0, 4000.0), 2
 # The most of a character's height that moves away during the exposure.
@@ -179,11 +175,14 @@ class _Scene:
             yield number, replace(shown, legible=legible)
 
 
-def render_film(kind: str, index: int) -> Film:
-    """Make a film of a kind out of `FILM_KINDS`; the same arguments make the same bytes."""
+def render_film(kind: str, index: int, kbits: tuple[float, float] = _KBITS) -> Film:
+    """Make a film of a kind out of `FILM_KINDS`; the same arguments make the same bytes.
+
+    Its bitrate is out of a range in kilobits per second.
+    """
     at = FILM_KINDS.index(kind), index
     rng = default_rng(SeedSequence(_SEED, spawn_key=at))
-    camera, tilt = sample_camera(rng, FILM_SIZES_WH, _SMALL_SHARE, FILM_FOCAL)
+    camera, tilt = sample_camera(rng, _SIZES_WH, _SMALL_SHARE, _FOCAL)
     light = sample_light(rng, tilt)
     fps, drives = _sample_drives(kind, index, camera, tilt, rng)
     first = drives[0].vehicle
@@ -192,7 +191,7 @@ def render_film(kind: str, index: int) -> Film:
     place = shade(draw_background(rng, camera.size_wh), camera, first.face, light, rng)
     cover = _hide(drives[0], place, camera, light, rng) if kind == "hidden" else None
     level = rng.uniform(*(_DARK_WHITE_LEVEL if light.dark else _WHITE_LEVEL))
-    exposure, rate = np.exp(rng.uniform(*np.log((_EXPOSURE_S, _KBITS)).T))
+    exposure, rate = np.exp(rng.uniform(*np.log((_EXPOSURE_S, kbits)).T))
     scene = _Scene(camera, lens, light, place, drives, cover, float(exposure))
     look, factor = int(rng.integers(2**32)), np.float32(level / white_of(first, light))
     times = _moments(drives, fps)
@@ -241,7 +240,9 @@ def _sample_drives(
     kind: str, index: int, camera: Camera, tilt: Floats, rng: Generator
 ) -> tuple[int, list[Drive]]:
     """Choose a film's frames a second, and who drives where and when."""
-    plate = kind_of_film(index)
+    # Every other film is of a Russian car's plate, the rest are of the others in turn.
+    others = [plate for plate in BENCHMARK_KINDS if plate != CAR]
+    plate = others[index // 2 % len(others)] if index % 2 else CAR
     designs = [sample_design(plate, rng)]
     if kind == "alike":
         designs.append(sample_design(plate, rng, _resembling(designs[0].text, rng)))

@@ -1,7 +1,4 @@
-"""The benchmark's photos, and clips of a car that comes near, filmed by a fixed camera.
-
-Each is made from its kind, variant and number alone.
-"""
+"""The benchmark's photos: each is made from its kind, variant and number alone."""
 
 from dataclasses import dataclass
 
@@ -11,10 +8,20 @@ from numpy.random import Generator, SeedSequence, default_rng
 from plate_models.training.benchmark.camera import Camera, Frame, sample_camera, sample_frames
 from plate_models.training.benchmark.optics import Lens, sample_lens, sense, store
 from plate_models.training.benchmark.plates import FOREIGN, Design, draw_sheet, sample_design
-from plate_models.training.benchmark.scenes import Light, build, infrared, sample_light
-from plate_models.training.imaging import DECODERS, Image, encode_jpeg, through_codec
+from plate_models.training.benchmark.scenes import (
+    Light,
+    Vehicle,
+    compose,
+    draw_body,
+    infrared,
+    sample_light,
+    shade,
+    white_of,
+)
+from plate_models.training.benchmark.textures import draw_background
+from plate_models.training.imaging import DECODERS, Image, through_codec
 from plate_models.training.labels import LabelledPlate
-from plate_models.training.synthetic.kinds import CAR, DRAWN
+from plate_models.training.synthetic.kinds import DRAWN
 
 _SEED = 20_260
 CHARACTER_PX = (9.0, 36.0)
@@ -27,16 +34,6 @@ _WHITE_LEVEL, _DARK_WHITE_LEVEL = (0.3, 0.9), (0.22, 0.8)
 
 # Of films: the constant rate factor, and how far the picture moves from frame to frame, in pixels.
 _RATE_FACTOR, _MOST_X, _MOST_Y = (26, 34), 6, 3
-FILM_SIZES_WH, FILM_FOCAL = ((1280, 720), (1920, 1080)), (0.9, 1.8)
-# Of clips:
-# The first frames aren't kept: a stream's first picture is better than those that follow.
-_LEAD, FRAMES = 8, 16
-_SMALL_CLIPS_SHARE = 0.7
-_KBITS = (300.0, 1000.0)
-# Height of the smallest characters in the first and in the last frame, in pixels.
-_FAR_PX, _NEAR_PX = (4.0, 7.0), (16.0, 28.0)
-# Frames are kept as JPEG files that lose next to nothing more.
-_QUALITY = 97
 
 
 @dataclass(frozen=True)
@@ -75,9 +72,12 @@ def render_photo(kind: str, index: int, variant: str = "") -> BenchmarkPhoto:
     light = infrared(rng) if variant == "night" else sample_light(rng, tilt)
     lens = sample_lens(rng, camera.size_wh, character_px)
     sheet = draw_sheet(design, scale, rng)
-    picture, white = build(camera, face, hung, sheet, scale, light, rng)
+    background = draw_background(rng, camera.size_wh)
+    vehicle = Vehicle(face, hung, sheet, scale, draw_body(design.size_mm, rng))
+    around = shade(background, camera, face, light, rng)
     level = float(rng.uniform(*(_DARK_WHITE_LEVEL if light.dark else _WHITE_LEVEL)))
-    seen = lens.see(picture) * np.float32(level / white)
+    factor = np.float32(level / white_of(vehicle, light))
+    seen = lens.see(compose(around, camera, [vehicle], light)) * factor
     if variant == "night":
         # No filters before the sensor: all channels see the same.
         seen = np.repeat(seen @ rng.dirichlet((2, 2, 2)).astype(np.float32)[:, None], 3, axis=2)
@@ -98,48 +98,3 @@ def _as_filmed(pixels: Image, rng: Generator) -> Image:
     frames = [np.roll(pixels, (y * left, x * left), axis=(0, 1)) for left in (3, 2, 1, 0)]
     factor = rng.integers(_RATE_FACTOR[0], _RATE_FACTOR[1] + 1)
     return through_codec(frames, codec, crf=str(factor))[-1]
-
-
-def kind_of_film(index: int) -> str:
-    """Every other film is of a Russian car's plate, the rest are of the others in turn."""
-    others = [kind for kind in BENCHMARK_KINDS if kind != CAR]
-    return others[index // 2 % len(others)] if index % 2 else CAR
-
-
-def render_clip(index: int) -> list[BenchmarkPhoto]:
-    """Film a car that comes near, in H.264 at 0.3 to 1 Mbit/s; the same number, the same frames.
-
-    Returns the frames as photos, such as "clip-0003-08".
-    """
-    at = 99, index
-    rng = default_rng(SeedSequence(_SEED, spawn_key=at))
-    camera, tilt = sample_camera(rng, FILM_SIZES_WH, _SMALL_CLIPS_SHARE, FILM_FOCAL)
-    design = sample_design(kind_of_film(index), rng)
-    far, near = (float(rng.uniform(*px)) / design.character_mm for px in (_FAR_PX, _NEAR_PX))
-    start, _ = sample_frames(rng, camera, design.size_mm, far, tilt)
-    face, hung = sample_frames(rng, camera, design.size_mm, near, tilt)
-    light = sample_light(rng, tilt)
-    lens = sample_lens(rng, camera.size_wh, design.character_mm * near / 2)
-    sheet = draw_sheet(design, near, rng)
-    level, look = float(rng.uniform(*_WHITE_LEVEL)), int(rng.integers(2**32))
-    films, labels = [], []
-    for number, share in enumerate(np.linspace(0, 1, _LEAD + FRAMES)):
-        origin = start.origin + share * (face.origin - start.origin)
-        face_now, hung_now = Frame(origin, face.turn), Frame(origin, hung.turn)
-        scale = near * float(face.origin[2] / origin[2])
-        # The same chance in every frame: scene and camera stay, only the noise is new.
-        chance = default_rng(look)
-        picture, white = build(camera, face_now, hung_now, sheet, scale, light, chance)
-        noise = default_rng(SeedSequence(_SEED, spawn_key=(*at, number)))
-        seen = lens.see(picture) * np.float32(level / white)
-        films.append(sense(seen, light.dark, default_rng(look), noise))
-        labels.append(label(design, hung_now, camera, lens, light))
-    rate = f"{np.exp(rng.uniform(*np.log(_KBITS))):.0f}k"
-    films = through_codec(films, "libx264", b=rate, maxrate=rate, bufsize=rate, g="250")
-    kept = list(enumerate(zip(films, labels, strict=True)))[_LEAD:]
-    return [
-        BenchmarkPhoto(
-            f"clip-{index:04d}-{number:02d}", encode_jpeg(pixels, _QUALITY).tobytes(), shown
-        )
-        for number, (pixels, shown) in kept
-    ]

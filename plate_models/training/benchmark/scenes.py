@@ -15,7 +15,7 @@ from numpy.random import Generator
 
 from plate_models.training.benchmark.camera import Camera, Frame
 from plate_models.training.benchmark.plates import Sheet
-from plate_models.training.benchmark.textures import draw_background, fractal
+from plate_models.training.benchmark.textures import fractal
 from plate_models.training.imaging import (
     Field,
     Floats,
@@ -124,25 +124,6 @@ class Place:
     # (H, W) factors on the directed light: on all but plates, and, maybe, of a shadow.
     unevenness: Field
     shadow: Field | None
-
-
-def build(
-    camera: Camera,
-    face: Frame,
-    plate: Frame,
-    sheet: Sheet,
-    px_per_mm: float,
-    light: Light,
-    rng: Generator,
-) -> tuple[Field, float]:
-    """Put a scene together: a vehicle's face, with the plate's middle as origin, and the plate.
-
-    Returns (H, W, 3) float32 linear light, and that of the plate's white.
-    """
-    background = draw_background(rng, camera.size_wh)
-    vehicle = Vehicle(face, plate, sheet, px_per_mm, draw_body(sheet.size_mm, rng))
-    place = shade(background, camera, face, light, rng)
-    return compose(place, camera, [vehicle], light), white_of(vehicle, light)
 
 
 def shade(background: Image, camera: Camera, face: Frame, light: Light, rng: Generator) -> Place:

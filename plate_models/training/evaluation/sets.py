@@ -14,13 +14,8 @@ import cv2
 import numpy as np
 
 from plate_models.images import decode
-from plate_models.training.benchmark.photos import (
-    BENCHMARK_KINDS,
-    VARIANTS,
-    BenchmarkPhoto,
-    render_clip,
-    render_photo,
-)
+from plate_models.training.benchmark.passes import render_film
+from plate_models.training.benchmark.photos import BENCHMARK_KINDS, VARIANTS, render_photo
 from plate_models.training.imaging import Floats, Image, apply_homography, box_corners, compress
 from plate_models.training.labels import (
     Box,
@@ -36,6 +31,7 @@ from plate_models.training.worker_pool import map_ahead
 RUSSIAN = "ru_photos"
 # Of the benchmark's photos, so many are also read in these colours, and filmed or taken by night.
 _VARIANT_SHARE = 5
+_CLIP_KBITS = (300.0, 1000.0)
 _RENDERED_RECIPES = ("grey", "red alone")
 _REGIONS = {"eu": "Europe", "br": "Brazil"}
 # How much a found box must overlap a label to be this plate. A turned label is a box around a
@@ -226,23 +222,24 @@ def rendered(per_kind: int, workers: int) -> Iterator[Photo]:
     made = map_ahead(render_photo, workers, *zip(*numbered, strict=True))
     for (kind, index, variant), photo in zip(numbered, made, strict=True):
         row = f"rendered {kind}" + (f", {variant}" if variant else "")
-        yield (whole := _rendered(row, photo))
+        whole = Photo(row, photo.name, partial(decode, photo.file), (photo.plate,), complete=True)
+        yield whole
         if not variant and index < few:
             for name in _RENDERED_RECIPES:
                 yield replace(whole, row=f"{row}, {name}", recipe=RECIPES[name])
 
 
 def video(clips: int, workers: int) -> Iterator[Photo]:
-    """Frames of rendered clips, badly encoded."""
-    for frames in map_ahead(render_clip, workers, range(clips)):
-        for frame in frames:
-            whose = "Russian" if frame.plate.kind.startswith("ru.") else "others"
-            yield _rendered(f"rendered video, {whose}", frame)
+    """Frames of rendered films of vehicles that come near, badly encoded, with their plates."""
+    render = partial(render_film, "approaching", kbits=_CLIP_KBITS)
+    for film in map_ahead(render, workers, range(clips)):
+        for number, (frame, truths) in enumerate(zip(film.frames(), film.truths, strict=True)):
+            plates = tuple(plate for _, plate in truths)
+            if plates:
+                whose = "Russian" if plates[0].kind.startswith("ru.") else "others"
+                row, name = f"rendered video, {whose}", f"{film.name}-{number:02d}"
+                yield Photo(row, name, partial(np.asarray, frame), plates, complete=True)
 
 
 def _real(row: str, photo: LabelledPhoto) -> Photo:
     return Photo(row, photo.path.name, photo.read, photo.plates)
-
-
-def _rendered(row: str, photo: BenchmarkPhoto) -> Photo:
-    return Photo(row, photo.name, partial(decode, photo.file), (photo.plate,), complete=True)
