@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.parameters import Box, PlateFilter
@@ -25,23 +23,7 @@ Scored = Iterable[tuple[str, float]]
 _EXAMPLES = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 
 
-@dataclass(frozen=True)
-class Recognition:
-    """The outputs of `plate_recognition` for one photo with N plates; scores are in [0, 1]."""
-
-    boxes: NDArray[np.float32]  # (N, 4), x0 y0 x1 y1 in pixels of the upright photo
-    texts: list[str]  # "" where a plate is not readable
-    detection_scores: NDArray[np.float32]  # (N,)
-    text_scores: NDArray[np.float32]  # (N,)
-    quads: NDArray[np.float32]  # (N, 4, 2), corners in the same pixels as the boxes
-    character_scores: NDArray[np.float32]  # (N, L), NaN after the text's end
-    formats: list[str]
-    candidates: list[tuple[str, ...]]  # best first, padded with ""
-    candidate_scores: NDArray[np.float32]  # (N, K)
-    info: "RecognitionInfo"
-
-
-class _Read(NamedTuple):
+class Read(NamedTuple):
     """What stands on one plate of a photo, as a `Reading` has it."""
 
     text: str
@@ -118,6 +100,14 @@ class RecognitionInfo(ModelInfo):
     timing_ms: dict[str, float] = {}  # by stage; empty if not reported
 
 
+@dataclass(frozen=True)
+class Recognition:
+    """What `plate_recognition` answers to one photo."""
+
+    plates: list[Plate]
+    info: RecognitionInfo
+
+
 class Timing(BaseModel):
     """Milliseconds, counted from when the photo had come in completely."""
 
@@ -185,17 +175,16 @@ class BatchAnswer(BaseModel):
 
 def answer_from(recognition: Recognition, wanted: PlateFilter, total_ms: float) -> PlatesAnswer:
     """Build the answer to one photo; `total_ms` counts since it was complete."""
-    plates = (_plate(recognition, index) for index in range(len(recognition.texts)))
     return PlatesAnswer(
         image=recognition.info.image,
-        plates=[plate for plate in plates if wanted.wants(plate.box)],
+        plates=[plate for plate in recognition.plates if wanted.wants(plate.box)],
         model=recognition.info,
         timing_ms=Timing(total=round(total_ms, 1)),
     )
 
 
 def answer_of(
-    reading: "Reading | _Read",
+    reading: "Reading | Read",
     box: Iterable[float],
     quad: Iterable[Iterable[float]],
     detection_score: float,
@@ -224,20 +213,6 @@ def answer_of(
         characters=[Character(char=char, score=_score(sure)) for char, sure in reading.characters],
         candidates=guesses,
     )
-
-
-def _plate(recognition: Recognition, index: int) -> Plate:
-    texts = recognition.candidates[index]
-    reading = _Read(
-        recognition.texts[index],
-        recognition.text_scores[index],
-        recognition.formats[index],
-        # The scores are those of the best candidate, whether or not it became the text.
-        zip(texts[0], recognition.character_scores[index], strict=False),
-        zip(texts, recognition.candidate_scores[index], strict=True),
-    )
-    box, quad = recognition.boxes[index], recognition.quads[index]
-    return answer_of(reading, box, quad, recognition.detection_scores[index])
 
 
 def _score(value: float) -> float:

@@ -34,12 +34,24 @@ def create_app(settings: Settings, routers: Sequence[APIRouter] = ()) -> FastAPI
     """
     access = Access(settings)
     metrics = Metrics(settings.status_file, settings.triton_status_file)
+
+    @asynccontextmanager
+    async def connected(app: FastAPI) -> AsyncGenerator[None]:
+        """Connect to Triton and make what the routes share, while the application runs."""
+        async with TritonClient(settings) as client:
+            readiness = Readiness(client, settings.ready_max_age_s, settings.ready_timeout_s)
+            memory = UploadMemory(settings.upload_memory_bytes)
+            reader = PhotoReader(settings, client, readiness, metrics)
+            app.state.services = Services(settings, access, reader, readiness, metrics, memory)
+            yield
+            await asyncio.sleep(_GOODBYE_S)
+
     app = FastAPIOffline(
         title="Licence plates",
         summary="A photo goes in, its licence plates come out.",
         version=MODEL_VERSION,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        lifespan=lambda app: _connected(app, settings, access, metrics),
+        lifespan=connected,
         dependencies=[Depends(access.admit)],
         # A redirect would have a photo sent twice, to wherever the Host header says.
         redirect_slashes=False,
@@ -60,17 +72,3 @@ def create_app(settings: Settings, routers: Sequence[APIRouter] = ()) -> FastAPI
         )
     app.add_middleware(Edge, settings=settings, metrics=metrics)
     return app
-
-
-@asynccontextmanager
-async def _connected(
-    app: FastAPI, settings: Settings, access: Access, metrics: Metrics
-) -> AsyncGenerator[None]:
-    """Connect to Triton and make what the routes share, while the application runs."""
-    async with TritonClient(settings) as client:
-        readiness = Readiness(client, settings.ready_max_age_s, settings.ready_timeout_s)
-        memory = UploadMemory(settings.upload_memory_bytes)
-        reader = PhotoReader(settings, client, readiness, metrics)
-        app.state.services = Services(settings, access, reader, readiness, metrics, memory)
-        yield
-        await asyncio.sleep(_GOODBYE_S)

@@ -33,7 +33,7 @@ class Readiness:
 
     def note_read(self, recognition: Recognition) -> None:
         """Count a photo as proof, if it has plates: without them the later models had no work."""
-        if recognition.texts:
+        if recognition.plates:
             self._read_at = time.monotonic()
 
     def note_failed(self) -> None:

@@ -69,7 +69,7 @@ class PhotoReader:
         self._readiness.note_read(recognition)
         self._metrics.note_recognition(recognition, seconds)
         state = context.request.state
-        state.plates = getattr(state, "plates", 0) + len(recognition.texts)  # for the log
+        state.plates = getattr(state, "plates", 0) + len(recognition.plates)  # for the log
         return PhotoReading(recognition, (time.perf_counter() - start) * 1000, seconds * 1000)
 
     async def _read(

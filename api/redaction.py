@@ -53,7 +53,9 @@ def _redact(photo: bytes, recognition: Recognition, limits: Limits) -> tuple[byt
     header = check_header(photo, limits)
     is_png = header.format == "PNG" or max(header.width, header.height) > _JPEG_MAX_SIDE
     pixels = decode(photo, limits)
-    blur_plates(pixels, recognition.boxes, recognition.quads)
+    boxes = np.array([plate.box for plate in recognition.plates], np.float32)
+    quads = np.array([plate.quad for plate in recognition.plates], np.float32)
+    blur_plates(pixels, boxes, quads)
     bgr = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
     options = [] if is_png else [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY]
     encoded = cv2.imencode(".png" if is_png else ".jpg", bgr, options)[1]

@@ -11,7 +11,7 @@ from tritonclient.grpc import InferInput, InferRequestedOutput
 from tritonclient.grpc.aio import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
-from api.answers import Recognition, RecognitionInfo
+from api.answers import Read, Recognition, RecognitionInfo, answer_of
 from api.errors import (
     PHOTO_PROBLEMS,
     InvalidParameter,
@@ -158,18 +158,17 @@ def _recognition(outputs: Mapping[str, NDArray[Any] | None]) -> Recognition:
         info = RecognitionInfo.model_validate_json(found[MODEL_INFO][0])
     except ValidationError as error:
         raise RecognizerMismatch(f"Triton's output {MODEL_INFO} is incomplete.") from error
-    return Recognition(
-        boxes=found[TENSORS.coordinates],
-        texts=_texts(found[TENSORS.texts][:, 0]),
-        detection_scores=found["detection_scores"],
-        text_scores=found["text_scores"],
-        quads=found["quads"],
-        character_scores=found["character_scores"],
-        formats=_texts(found["formats"]),
-        candidates=[tuple(_texts(row)) for row in found["candidates"]],
-        candidate_scores=found["candidate_scores"],
-        info=info,
-    )
+    plates = []
+    texts, formats = _texts(found[TENSORS.texts][:, 0]), _texts(found["formats"])
+    for row in range(count):
+        candidates = _texts(found["candidates"][row])
+        # The scores are those of the best candidate, whether or not it became the text.
+        characters = zip(candidates[0], found["character_scores"][row], strict=False)
+        guesses = zip(candidates, found["candidate_scores"][row], strict=True)
+        read = Read(texts[row], found["text_scores"][row], formats[row], characters, guesses)
+        box, quad = found[TENSORS.coordinates][row], found["quads"][row]
+        plates.append(answer_of(read, box, quad, found["detection_scores"][row]))
+    return Recognition(plates, info)
 
 
 def _texts(values: NDArray[Any]) -> list[str]:

@@ -115,12 +115,12 @@ class Metrics:
     def note_recognition(self, recognition: Recognition, seconds: float) -> None:
         """Take note of a photo that was read, and of its seconds in Triton."""
         self.recognition_seconds.observe(seconds)
-        self.plates_per_photo.observe(len(recognition.texts))
-        self.unreadable.inc(recognition.texts.count(""))
+        self.plates_per_photo.observe(len(recognition.plates))
+        self.unreadable.inc(sum(not plate.readable for plate in recognition.plates))
         for stage, milliseconds in recognition.info.timing_ms.items():
             self.stage_seconds.labels(stage).observe(milliseconds / 1000)
-        for score in recognition.text_scores.tolist():
-            self.text_score.observe(score)
+        for plate in recognition.plates:
+            self.text_score.observe(plate.score)
         info = recognition.info
         self.model_info.clear()
         self.model_info.labels(info.version, info.weights, info.device).set(1)

@@ -80,7 +80,7 @@ async def read_plates(
         content, media_type = await context.cancel_on_disconnect(
             redact(upload.photo, reading.recognition, limits, timeout_s)
         )
-    count = len(reading.recognition.texts)
+    count = len(reading.recognition.plates)
     headers = {"Content-Disposition": "inline", _COUNT_HEADER: str(count)}
     return Response(content, media_type=media_type, headers=headers)
 
