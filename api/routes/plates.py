@@ -21,7 +21,8 @@ from api.errors import PhotoTooLarge, Problem, RecognizerProblem, problem_json
 from api.parameters import PlateFilter, PlatesParameters
 from api.redaction import redact
 from api.request import RequestContext
-from api.uploads.receiving import UploadedPhoto, UploadForm
+from api.uploads.multipart import Part
+from api.uploads.receiving import UploadForm
 from plate_models.images import too_many_bytes_message
 
 # A problem and its document.
@@ -112,7 +113,7 @@ async def read_batch(
         places = asyncio.Semaphore(services.settings.batch_concurrency)
         failed: list[Failure] = []
 
-        async def read(photo: UploadedPhoto) -> BatchItem:
+        async def read(photo: Part) -> BatchItem:
             try:
                 async with places:
                     if photo.is_too_long:
@@ -122,12 +123,12 @@ async def read_batch(
                 document = document_of(problem, context.request_id, services.metrics)
                 failed.append((problem, document))
                 return RefusedPhoto(
-                    filename=photo.filename,
+                    filename=photo.filename or None,
                     status=problem.status,
                     problem=ProblemDocument.model_validate(document),
                 )
             answer = answer_from(reading.recognition, wanted, reading.total_ms)
-            return ReadPhoto(filename=photo.filename, answer=answer)
+            return ReadPhoto(filename=photo.filename or None, answer=answer)
 
         tasks = [asyncio.create_task(read(photo)) for photo in upload.photos]
         try:

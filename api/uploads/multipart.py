@@ -6,7 +6,7 @@ off for one that is complete. Here its parser (python-multipart) calls back a co
 
 import re
 from collections.abc import AsyncIterable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -27,26 +27,21 @@ _EXTENDED_NAME = re.compile(r"""\bfilename\*\s*=\s*"?(utf-8|iso-8859-1)'[^']*'([
 
 @dataclass
 class Part:
-    """One part of a form: a file if it has a file name, even an empty one.
+    """One part of a form, or a photo that came in another way; its content is not checked.
 
-    None of the content is kept of a part that is too long.
+    It is a file if it has a file name, even an empty one. None of the content is kept of a part
+    that is too long.
     """
 
     name: str = ""
     filename: str | None = None
-    content: bytearray = field(default_factory=bytearray)
+    content: bytes = b""
     is_too_long: bool = False
 
     @property
     def is_file(self) -> bool:
         """Whether it came with a file name."""
         return self.filename is not None
-
-    def release(self) -> bytes:
-        """Hand out the content, which is then no longer held here."""
-        content = bytes(self.content)
-        self.content = bytearray()
-        return content
 
 
 class _Collector:
@@ -60,6 +55,7 @@ class _Collector:
         self._limit = 0
         self._disposition = ""
         self._name = self._value = b""
+        self._content = bytearray()
 
     def on_part_begin(self) -> None:
         if len(self._parts) == self._max_parts:
@@ -86,11 +82,14 @@ class _Collector:
         part = self._parts[-1]
         if part.is_too_long:
             return
-        if len(part.content) + end - start > self._limit:
+        if len(self._content) + end - start > self._limit:
             # The other parts may be good: what becomes of this one is not decided here.
-            part.is_too_long, part.content = True, bytearray()
+            part.is_too_long, self._content = True, bytearray()
         else:
-            part.content += memoryview(data)[start:end]
+            self._content += memoryview(data)[start:end]
+
+    def on_part_end(self) -> None:
+        self._parts[-1].content, self._content = bytes(self._content), bytearray()
 
     def on_end(self) -> None:
         self.complete = True

@@ -70,19 +70,10 @@ class UploadForm:
 
 
 @dataclass(frozen=True)
-class UploadedPhoto:
-    """One photo as it came: nothing is checked, and nothing kept of one that is too long."""
-
-    content: bytes
-    filename: str | None = None
-    is_too_long: bool = False
-
-
-@dataclass(frozen=True)
 class Upload:
     """The photos, at least one, and names and values of the fields that came with them."""
 
-    photos: tuple[UploadedPhoto, ...]
+    photos: tuple[Part, ...]
     fields: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -179,7 +170,7 @@ class _BodyReader:
         if kind in (URLENCODED, JSON) and self._form.text:
             return await self._upload([], await self._read_text(kind))
         if kind.startswith("image/") and self._form.max_photos == 1:
-            return Upload((UploadedPhoto(await self._read_raw(self._limits.max_bytes)),))
+            return Upload((Part(content=await self._read_raw(self._limits.max_bytes)),))
         raise UnsupportedMediaType(
             f"The Content-Type is {kind[:100] or 'missing'}. Send the photo as the field "
             f"'{self._form.fields[0]}' of a multipart/form-data body"
@@ -212,7 +203,7 @@ class _BodyReader:
             if not part.is_file:
                 if part.is_too_long:
                     raise self._too_long(part.name)
-                texts.append((part.name, part.release()))
+                texts.append((part.name, part.content))
         return [part for part in self._parts if part.is_file], texts
 
     async def _upload(self, files: list[Part], texts: Fields) -> Upload:
@@ -236,13 +227,13 @@ class _BodyReader:
         fields = ((name, value.decode(errors="replace")) for name, value in texts)
         return Upload(tuple(photos), tuple(fields))
 
-    async def _photo_of(self, texts: Fields) -> UploadedPhoto:
+    async def _photo_of(self, texts: Fields) -> Part:
         if len(texts) > 1:
             raise InvalidParameter(f"One photo per request: the form has {len(texts)}.")
         ((name, text),) = texts
         # Of a part of a multipart form only the bytes were taken.
         self._take_more(max(0, COPIES_OF_TEXT * len(text) - self._taken))
-        return UploadedPhoto(await run_in_threadpool(photo_from_base64, text, name))
+        return Part(content=await run_in_threadpool(photo_from_base64, text, name))
 
     def _max_text_of(self, name: str) -> int:
         return self._max_text if self._max_text and name in self._form.fields else MAX_FIELD_BYTES
@@ -280,9 +271,7 @@ class _BodyReader:
         self._taken += count
 
 
-def _photos_among(
-    files: list[Part], fields: Mapping[str, bytes], form: UploadForm
-) -> list[UploadedPhoto]:
+def _photos_among(files: list[Part], fields: Mapping[str, bytes], form: UploadForm) -> list[Part]:
     """Find the files of a form that are photos; any other file is a mistake worth naming."""
     wanted = form.fields[0]
     photos = [part for part in files if form.any_field or part.name in form.fields]
@@ -300,9 +289,7 @@ def _photos_among(
         )
     if len(photos) < len(files):
         raise InvalidParameter(f"There are also files in the fields {_listed(others)}.")
-    return [
-        UploadedPhoto(part.release(), part.filename or None, part.is_too_long) for part in photos
-    ]
+    return photos
 
 
 def _listed(names: set[str]) -> str:
