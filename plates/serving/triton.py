@@ -81,6 +81,8 @@ class EmbeddedTriton:
         self.profile, self.host = profile, host
         self.shm_prefix = ""
         self._ports = {"http": http_port, "grpc": grpc_port, "metrics": metrics_port}
+        # host:port of each endpoint, as clients want it; known once it is started.
+        self.http_url = self.grpc_url = self.metrics_url = ""
         self._key = secrets.token_hex(16)
         self._server: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
@@ -93,24 +95,6 @@ class EmbeddedTriton:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    @property
-    def http_url(self) -> str:
-        """The HTTP endpoint, as tritonclient wants it: host:port."""
-        return self._address("http")
-
-    @property
-    def grpc_url(self) -> str:
-        """The gRPC endpoint, as tritonclient wants it: host:port."""
-        return self._address("grpc")
-
-    @property
-    def metrics_url(self) -> str:
-        """Where Triton's own metrics are, under the path /metrics: host:port."""
-        return self._address("metrics")
-
-    def _address(self, endpoint: str) -> str:
-        return f"{LOOPBACK if self.host == _EVERYWHERE else self.host}:{self._ports[endpoint]}"
 
     @property
     def http(self) -> TritonHttp:
@@ -220,6 +204,9 @@ class EmbeddedTriton:
                     remedy = f"set PLATES_TRITON_{name.upper()}_PORT to a free one"
                     at = f"Port {port} of {self.host}"
                     yield f"{at} can't be used ({reason}): {remedy}, or change PLATES_TRITON_HOST."
+        host = LOOPBACK if self.host == _EVERYWHERE else self.host
+        urls = (f"{host}:{port}" for port in self._ports.values())
+        self.http_url, self.grpc_url, self.metrics_url = urls
 
     def _launch(self, installation: Installation, lay_out: LayOut | None) -> None:
         self._folder = folder = Path(tempfile.mkdtemp(prefix="plates-triton-"))
