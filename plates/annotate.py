@@ -58,17 +58,14 @@ def straighten(image: NDArray[np.uint8], quad: Sequence[Sequence[float]]) -> NDA
     The quad is a parallelogram, as the rectifier gives it: TL, TR, BR, BL in photo pixels. The
     result is (h, w, 3) uint8 RGB in the plate's own proportions, at least one pixel a side.
     """
-    top_left, top_right, _, bottom_left = np.asarray(quad, np.float64)
-    along, down = top_right - top_left, bottom_left - top_left
-    width, height = (max(1, round(float(np.hypot(*side)))) for side in (along, down))
-    # From centres of the cut-out's pixels to centres of the photo's.
-    steps = np.column_stack((along / width, down / height))
-    corner = top_left + steps @ (0.5, 0.5) - 0.5
-    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-    matrix = np.column_stack((steps, corner))
-    cut = cv2.warpAffine(
-        image, matrix, (width, height), flags=flags, borderMode=cv2.BORDER_REPLICATE
-    )
+    top_left, top_right, _, bottom_left = np.asarray(quad, np.float32)
+    sides = top_right - top_left, bottom_left - top_left
+    width, height = (max(1, round(float(np.hypot(*side)))) for side in sides)
+    # Between centres of pixels, from the cut-out's to the photo's.
+    corners = np.array([(0, 0), (width, 0), (0, height)], np.float32) - 0.5
+    matrix = cv2.getAffineTransform(corners, np.stack((top_left, top_right, bottom_left)) - 0.5)
+    flags, border = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, cv2.BORDER_REPLICATE
+    cut = cv2.warpAffine(image, matrix, (width, height), flags=flags, borderMode=border)
     return np.asarray(cut, np.uint8)
 
 

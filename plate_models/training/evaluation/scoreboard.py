@@ -204,13 +204,6 @@ class Scoreboard:
         self.elsewhere += elsewhere
         self.plates += plates
 
-    @property
-    def failures(self) -> list[PlateResult]:
-        """The plates that went wrong somewhere, the worst first, then by photo."""
-        order = [NOT_FOUND, *FAILURES.values()]
-        failed = [plate for plate in self.plates if plate.failure]
-        return sorted(failed, key=lambda plate: (order.index(plate.failure), plate.photo))
-
     def counts(self) -> list[Count]:
         """Everything that is counted, by name."""
         verdicts = defaultdict[str, list[bool]](list)
@@ -241,10 +234,12 @@ class Scoreboard:
         ]
 
     def failure_lines(self) -> list[str]:
-        """Every failure: where, why, and what was read instead."""
-        failures = self.failures
-        shown = [f"  {plate.photo:<40} {', '.join(plate.words)}" for plate in failures]
-        return [f"Failures: {len(failures)}", *shown]
+        """Every failure, the worst first, then by photo: why, and what was read instead."""
+        order = [NOT_FOUND, *FAILURES.values()]
+        failed = [plate for plate in self.plates if plate.failure]
+        failed.sort(key=lambda plate: (order.index(plate.failure), plate.photo))
+        shown = [f"  {plate.photo:<40} {', '.join(plate.words)}" for plate in failed]
+        return [f"Failures: {len(failed)}", *shown]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON-ready values."""
