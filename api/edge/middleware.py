@@ -42,8 +42,10 @@ class Edge:
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
         self._app = app
-        self._settings = settings
         self._metrics = metrics
+        # What is read of a body that is refused: as much as of one that is not.
+        self._most_bytes = max(settings.batch_max_bytes, 2 * settings.max_bytes)
+        self._longest_s = min(settings.upload_timeout_s, settings.request_timeout_s)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI event loop's scope."""
@@ -61,7 +63,8 @@ class Edge:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                at_an_end = await self._discard(body, headers, started)
+                until = started + min(self._longest_s, _asked_s(headers))
+                at_an_end = await body.discard(self._most_bytes, until)
                 _add_headers(scope, MutableHeaders(scope=message), request_id, at_an_end)
             await send(message)
 
@@ -89,18 +92,6 @@ class Edge:
         }
         log.info("answered", extra=fields)
 
-    async def _discard(self, body: "_Body", headers: Headers, started: float) -> bool:
-        """Read on to the end of a body that is refused, within the limits of one that is not.
-
-        Most clients look for an answer only when they have sent everything; and to close a
-        connection on which bytes still come resets it, so that they would never see it.
-        """
-        longest_s = min(
-            self._settings.upload_timeout_s, self._settings.request_timeout_s, _asked_s(headers)
-        )
-        most_bytes = max(self._settings.batch_max_bytes, 2 * self._settings.max_bytes)
-        return await body.discard(most_bytes, started + longest_s)
-
 
 class _Body:
     """The body of a request: how much of it was received, and whether there is more to come."""
@@ -121,7 +112,11 @@ class _Body:
         return message
 
     async def discard(self, most_bytes: int, until: float) -> bool:
-        """Read and forget the rest; False if it did not end within so many bytes and that time."""
+        """Read and forget the rest; False if it did not end within so many bytes and that time.
+
+        Most clients look for an answer only when they have sent everything; and to close a
+        connection on which bytes still come resets it, so that they would never see it.
+        """
         if self._at_an_end or self._is_held_back:
             return self._at_an_end
         most = self.received + most_bytes

@@ -20,13 +20,9 @@ from api.edge.problems import document_of
 from api.errors import PhotoTooLarge, Problem, RecognizerProblem, problem_json
 from api.parameters import PlateFilter, PlatesParameters
 from api.redaction import redact
-from api.request import RequestContext
 from api.uploads.multipart import Part
 from api.uploads.receiving import UploadForm
 from plate_models.images import too_many_bytes_message
-
-# A problem and its document.
-Failure = tuple[Problem, dict[str, Any]]
 
 router = APIRouter(tags=["plates"])
 
@@ -111,7 +107,7 @@ async def read_batch(
         services.access.charge(context.request, len(upload.photos))
         # One batch leaves half of the places to others.
         places = asyncio.Semaphore(services.settings.batch_concurrency)
-        failed: list[Failure] = []
+        failed: list[tuple[Problem, dict[str, Any]]] = []  # with their documents
 
         async def read(photo: Part) -> BatchItem:
             try:
@@ -138,11 +134,9 @@ async def read_batch(
             for task in tasks:
                 task.cancel()
     by_service = [pair for pair in failed if isinstance(pair[0], RecognizerProblem)]
-    return _failed_batch(answer, by_service, context) if len(by_service) == len(tasks) else answer
-
-
-def _failed_batch(answer: BatchAnswer, failed: list[Failure], context: RequestContext) -> Response:
-    """Answer with the problem that asks for the longest wait; all are in `results`."""
-    problem, document = max(failed, key=lambda pair: int(pair[0].headers.get("Retry-After", 0)))
+    if len(by_service) < len(tasks):
+        return answer
+    # The problem that asks for the longest wait; all are in `results`.
+    problem, document = max(by_service, key=lambda pair: int(pair[0].headers.get("Retry-After", 0)))
     context.request.state.refusal = problem.slug  # for the log
     return problem_json(document | answer.model_dump(), problem.headers)
