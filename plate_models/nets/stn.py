@@ -44,10 +44,7 @@ class STN(nn.Module):
             nn.ReLU(inplace=True),
             nn.Linear(64, 6),
         )
-        self._start_at_the_box(spec)
-
-    def _start_at_the_box(self, spec: RectifierSpec) -> None:
-        """Start from the untilted plate: the crop without its margins."""
+        # Start from the untilted plate: the crop without its margins.
         margin_h, margin_w = spec.crop_margin_hw
         last = self.localization[-1]
         nn.init.zeros_(last.weight)  # type: ignore[arg-type]

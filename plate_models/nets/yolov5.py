@@ -105,7 +105,11 @@ class Detect(nn.Module):
         per_cell = sizes.shape[1]
         convs = [nn.Conv2d(c, per_cell * self.outputs, 1) for c in channels]
         for conv, stride in zip(convs, spec.strides, strict=True):
-            _init_bias(conv, per_cell, stride)
+            # Start at the rate of plates instead of one half (Lin et al., "Focal Loss", 2017):
+            # about one in a window of 384×384, whichever level answers for it.
+            bias = torch.zeros(per_cell, self.outputs)
+            bias[:, 4] = math.log(1 / (384 / stride) ** 2)
+            conv.bias = nn.Parameter(bias.flatten())
         self.m = nn.ModuleList(convs)
 
     def forward(self, features: list[Tensor]) -> list[Tensor]:
@@ -116,14 +120,6 @@ class Detect(nn.Module):
             n, _, h, w = raw.shape
             heads.append(raw.view(n, -1, self.outputs, h, w).permute(0, 1, 3, 4, 2))
         return heads
-
-
-def _init_bias(conv: nn.Conv2d, per_cell: int, stride: int) -> None:
-    """Start at the rate of plates instead of one half (Lin et al., "Focal Loss", 2017)."""
-    bias = torch.zeros(per_cell, conv.out_channels // per_cell)
-    # About one plate in a window of 384×384, whichever level answers for it.
-    bias[:, 4] = math.log(1 / (384 / stride) ** 2)
-    conv.bias = nn.Parameter(bias.flatten())
 
 
 class YOLOv5(nn.Module):
@@ -230,18 +226,15 @@ def decode_boxes(raw: Tensor, places: Tensor) -> Tensor:
     return torch.cat((xy, double[..., 2:] ** 2 * places[..., 2:4]), dim=-1)
 
 
-def _scores(head: Tensor) -> Tensor:
-    """(N, A, H, W, 5 + classes) raw to (N, A, H, W): objectness times the likeliest class."""
-    raw = head.float()
-    return raw[..., 4].sigmoid() * raw[..., 5:].amax(dim=-1).sigmoid()
+def _peaks(head: Tensor) -> Tensor:
+    """Scores of cells that no neighbour exceeds; 0 for the others.
 
-
-def _peaks(scores: Tensor) -> Tensor:
-    """Scores (N, A, H, W) of cells that no neighbour exceeds; 0 for the others.
-
+    A score is objectness times the likeliest class: (N, A, H, W, 5 + classes) raw to (N, A, H, W).
     About eighteen cells and anchors see one plate: of a crowded photo they would fill the
     list of candidates before every plate is on it. The best one stays, as it would anyway.
     """
+    raw = head.float()
+    scores = raw[..., 4].sigmoid() * raw[..., 5:].amax(dim=-1).sigmoid()
     around = F.max_pool2d(scores.amax(dim=1, keepdim=True), 3, stride=1, padding=1)
     return torch.where(scores >= around, scores, torch.zeros_like(scores))
 
@@ -269,7 +262,7 @@ class YOLOv5Graph(nn.Module):
         heads = self.net(canvases.to(head.anchors.dtype) / 255)
         rows = flatten_heads(heads)
         label = rows[..., 5:].argmax(dim=-1)
-        scores = torch.cat([_peaks(_scores(level)).flatten(1) for level in heads], dim=1)
+        scores = torch.cat([_peaks(level).flatten(1) for level in heads], dim=1)
         score, order = scores.topk(self.max_candidates, dim=1)
         # Only the best are decoded: 300 of some 20,000.
         best = torch.cat((rows[..., :4], label[..., None].float()), dim=-1)
