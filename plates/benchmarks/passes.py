@@ -113,6 +113,7 @@ def judge(film: Film, seen: Seen, reports: Sequence[tuple[float, Pass]]) -> Rows
         ids = {event.id for event in mine}
         sure = [time_s for time_s, event in reports if event.id in ids and event.readable]
         readable = [time_s for time_s, plate in views if plate.text == text]
+        sightings = [plate.candidates[0] for _, plate in views if plate.candidates]
         clear = sum(plate.legible and _width(plate) >= _CLEAR_PX for plate in plates_shown)
         row = blank | {
             "home": country_of(plates_shown[0].kind) == "ru",
@@ -122,7 +123,7 @@ def judge(film: Film, seen: Seen, reports: Sequence[tuple[float, Pass]]) -> Rows
             "clear": clear >= _CLEAR_FRAMES,
             "wrong": True,
             "late_s": max(0.0, min(sure, default=np.inf) - readable[0]) if readable else None,
-            "best frame": _best_text([plate for _, plate in views]) != text,
+            "best frame": max(sightings, key=itemgetter(1), default=("", 0.0))[0] != text,
         }
         if mine:
             longest = max(mine, key=lambda event: event.evidence.frames_seen)
@@ -143,12 +144,6 @@ def _under(box: Box, truths: Sequence[tuple[int, LabelledPlate]]) -> int | None:
 def _width(plate: LabelledPlate) -> float:
     corners = np.array(plate.quad)
     return float(np.hypot(*(corners[[1, 2]] - corners[[0, 3]]).T).mean())
-
-
-def _best_text(plates: Sequence[SeenPlate]) -> str:
-    """The text of the surest view of a plate; "" where none was seen."""
-    views = (plate.candidates[0] for plate in plates if plate.candidates)
-    return max(views, key=itemgetter(1), default=("", 0.0))[0]
 
 
 def summarize(rows: Rows) -> Report:

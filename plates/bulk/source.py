@@ -141,7 +141,9 @@ def _walk(filesystem: Any, top: str) -> Iterator[dict[str, Any]]:
                 if key not in known and (key == "." or key.rpartition("/")[2][:1] != "."):
                     known.add(key)
                     waiting.append(name)
-            elif _may_be_photo(path):
+                continue
+            file = path.rpartition("/")[2]
+            if file and not file.startswith(".") and not COMPANION.search(file):
                 yield info
     yield from refused
 
@@ -152,11 +154,6 @@ def _photo(path: str, size: int | None = None, when: object = None) -> Photo:
     if isinstance(when, datetime):
         when = (when.astimezone(UTC) if when.tzinfo else when).replace(tzinfo=None)
     return Photo(os.fsencode(path), size, when if isinstance(when, datetime) else None)
-
-
-def _may_be_photo(path: str) -> bool:
-    name = path.rpartition("/")[2]
-    return bool(name) and not name.startswith(".") and not COMPANION.search(name)
 
 
 def _suffix(path: str) -> str:

@@ -165,7 +165,11 @@ class Passes:
         reports = []
         for run, view in sighted.items():
             run.add(view)
-            self._note_zones(run, view, frame)
+            height, width = frame.image.shape[:2]
+            x, y = view.plate.middle
+            for name, polygon in self._zones.items():
+                if cv2.pointPolygonTest(polygon, (x / width, y / height), False) >= 0:
+                    run.zones[name] = None
             reports += self._update(run)
         return reports + self._end(self._now)
 
@@ -239,13 +243,6 @@ class Passes:
 
     def _counts(self, run: _Run) -> bool:
         return bool(run.zones) or not self._zones
-
-    def _note_zones(self, run: _Run, view: _View, frame: Frame) -> None:
-        height, width = frame.image.shape[:2]
-        x, y = view.plate.middle
-        for name, polygon in self._zones.items():
-            if cv2.pointPolygonTest(polygon, (x / width, y / height), False) >= 0:
-                run.zones[name] = None
 
     def _read(self, run: _Run) -> tuple[Fused, Match | None]:
         fused = run.fusion.result()

@@ -82,17 +82,14 @@ class TritonRecognizer:
                 self._shared.forget()  # A Triton that was restarted knows nothing of it.
             raise RecognizerAway(str(error.message() or error)) from error
         found = {name: result.as_numpy(name) for name in _OUTPUTS}
-        self._take_model(json.loads(found[_INFO][0]))
-        return _from_outputs(found, image)
-
-    def _take_model(self, info: Mapping[str, Any]) -> None:
-        """Choose texts as what has answered does, if that is another model than before."""
+        info = json.loads(found[_INFO][0])
         model = Model(version=info["version"], weights=info["weights"])
-        if model != self.model:
+        if model != self.model:  # Choose texts as what has answered does.
             spec = spec_from_json(RecognizerSpec, info["decoding"]["spec"], "spec")
             calibration = Calibration.from_json(json.dumps(info["decoding"]["calibration"]))
             countries = self._countries or spec.countries
             self.model, self.reader = model, Reader(grammar_of(*countries), calibration, spec)
+        return _from_outputs(found, image)
 
 
 class _SharedPixels:

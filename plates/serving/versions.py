@@ -124,9 +124,15 @@ class View:
     def add(self, version: ModelVersion, model: str, name: str = "") -> None:
         """Show a version of a model, if wanted under another name."""
         folder = self.folder / (name or model)
-        if not folder.exists():
-            _copy_configs(version.repository / model, folder)
         source, target = version.repository / model, folder / str(version.number)
+        if not folder.exists():
+            # Without its parents: the view is deleted when the server ends, and must stay so.
+            folder.mkdir()
+            (folder / "configs").mkdir()
+            for path in (source / "config.pbtxt", *(source / "configs").glob("*.pbtxt")):
+                text = path.read_text(encoding="utf-8")
+                policy = "" if "version_policy" in text else _ALL_VERSIONS
+                (folder / path.relative_to(source)).write_text(text + policy, encoding="utf-8")
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
         named = (key for key in version.hashes if key.startswith(f"{model}/{target.name}/"))
@@ -140,16 +146,6 @@ class View:
         """Show a version of a model no more, or the whole model."""
         folder = self.folder / model
         shutil.rmtree(folder / str(version.number) if version else folder, ignore_errors=True)
-
-
-def _copy_configs(original: Path, folder: Path) -> None:
-    # Without its parents: the view is deleted when the server ends, and must stay so.
-    folder.mkdir()
-    (folder / "configs").mkdir()
-    for path in (original / "config.pbtxt", *(original / "configs").glob("*.pbtxt")):
-        text = path.read_text(encoding="utf-8")
-        policy = "" if "version_policy" in text else _ALL_VERSIONS
-        (folder / path.relative_to(original)).write_text(text + policy, encoding="utf-8")
 
 
 def _copy(source: Path, folder: Path, digest: str) -> None:
