@@ -1,6 +1,6 @@
 """Trains the detector: `plates train detector`."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -14,13 +14,7 @@ from plate_models import weights
 from plate_models.nets.yolov5 import YOLOv5
 from plate_models.pixels import to_device
 from plate_models.spec import DEFAULTS, DETECTOR
-from plate_models.training.detection_data import (
-    Window,
-    WindowSampler,
-    WindowSettings,
-    load_empty,
-    load_world,
-)
+from plate_models.training.detection_data import Window, WindowSampler, load_empty, load_world
 from plate_models.training.detection_loss import Targets, detection_loss
 from plate_models.training.run import Run, autocast
 
@@ -42,7 +36,6 @@ class DetectorTraining:
     start_from: Annotated[Path | None, "folder of weights to start from, not random ones"] = None
     release: Annotated[Path | None, "folder for the trained weights instead of the run's"] = None
     seed: Annotated[int, "of the first weights and of the windows"] = 0
-    windows: WindowSettings = field(default_factory=WindowSettings)
 
 
 class Training(Run):
@@ -111,11 +104,12 @@ def train(config: DetectorTraining) -> Path:
         FileNotFoundError: The data folder lacks world_photos/plates.csv.
     """
     photos = load_world(config.data)
-    training = Training(config, WindowSampler(photos, load_empty(config.data), config.windows))
+    sampler = WindowSampler(photos, load_empty(config.data))
+    training = Training(config, sampler)
     training.use_up(training.step, config.report_every)
     summary = {
         "data": "world_photos (training part), no_plates (training half), "
-        f"rendered Russian plates painted over {config.windows.painted:.0%} of them, "
+        f"rendered Russian plates painted over {sampler.settings.painted:.0%} of them, "
         "rendered things that look like plates beside them",
         "photos": len(photos),
         "seed": config.seed,

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -12,7 +13,7 @@ import torch
 from plate_models import release, weights
 from plate_models.images import ImageError
 from plate_models.nets.yolov5 import YOLOv5, cell_places, decode_boxes, flatten_heads
-from plate_models.training import detection_data
+from plate_models.training import detection_data, detector
 from plate_models.training.detection_data import (
     TrainingPhoto,
     WindowSampler,
@@ -167,7 +168,8 @@ def test_training_from_photos_to_weights(monkeypatch, data):
     names = {f"w_{seed}.jpg" for seed in range(12)}
     assert len(load_world(data)) == len(names - validation_names(names)) < len(names)
     assert 0 < len(load_empty(data)) < 8
-    config = DetectorTraining(data, data / "run", 0.02, batch_size=4, windows=SMALL, report_every=2)
+    monkeypatch.setattr(detector, "WindowSampler", partial(WindowSampler, settings=SMALL))
+    config = DetectorTraining(data, data / "run", 0.02, batch_size=4, report_every=2)
     path = train(config)
     assert path == data / "run" / "detector.safetensors"
     trained = torch.load(data / "run" / "finished.pt", weights_only=True)
