@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from plate_models.recognition import ctc
 from plate_models.spec import RECOGNIZER, RECTIFIER, SpecError
-from plate_models.training.synthetic.crops import DEFAULT_CROPS, CropSample, CropStyle, render_crop
+from plate_models.training.synthetic.crops import DEFAULT_CROPS, CropSample, render_crop
 from plate_models.training.worker_pool import start_pool
 
 
@@ -107,22 +107,13 @@ class CropCache:
 
 
 def _render_block(path: Path, seed: int, count: int) -> None:
-    batch = render_batch(np.random.default_rng(seed), count)
+    rng = np.random.default_rng(seed)
+    batch = batch_of([render_crop(rng) for _ in range(count)])
     partial = path.with_suffix(".partial")
     partial.mkdir(exist_ok=True)
     for name in _ARRAYS:
         np.save(partial / f"{name}.npy", getattr(batch, name))
     partial.rename(path)
-
-
-def render_batch(
-    rng: np.random.Generator,
-    count: int,
-    style: CropStyle = DEFAULT_CROPS,
-    alphabet: str = RECOGNIZER.alphabet,
-) -> CropBatch:
-    """Render crops now, without a cache."""
-    return batch_of([render_crop(rng, style) for _ in range(count)], alphabet)
 
 
 def batch_of(samples: Sequence[CropSample], alphabet: str = RECOGNIZER.alphabet) -> CropBatch:

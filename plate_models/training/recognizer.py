@@ -23,7 +23,7 @@ from plate_models.recognition.decoding import Reading
 from plate_models.rectification import FRAME, theta_of_rows
 from plate_models.release import WeightsError
 from plate_models.spec import RECOGNIZER, RECTIFIER
-from plate_models.training.crop_cache import CropBatch, CropCache, batch_of, render_batch
+from plate_models.training.crop_cache import CropBatch, CropCache, batch_of
 from plate_models.training.imaging import (
     Field,
     Floats,
@@ -35,7 +35,7 @@ from plate_models.training.imaging import (
 )
 from plate_models.training.labels import LabelError, load_world_photos, world_seen
 from plate_models.training.run import Run, autocast
-from plate_models.training.synthetic.crops import CropSample, crop_around
+from plate_models.training.synthetic.crops import CropSample, crop_around, render_crop
 from plate_models.training.synthetic.photo import camera, photograph
 
 # What makes crops worse that were photographed before.
@@ -322,7 +322,8 @@ def train(config: RecognizerTraining) -> dict[int, float]:
     """
     cache = CropCache(config.cache, config.seed)
     with cache.rendering(config.crops, config.workers) as check_rendered:
-        held_out = render_batch(np.random.default_rng(config.seed - 1), config.held_out)
+        rng = np.random.default_rng(config.seed - 1)
+        held_out = batch_of([render_crop(rng) for _ in range(config.held_out)])
         real = read_crops(config.data, config.start_from, config.seed) if config.data else None
         training = Training(config)
 

@@ -18,10 +18,10 @@ from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.recognition import countries
 from plate_models.recognition.grammar import FormatError
 from plate_models.spec import DETECTOR, RECOGNIZER, Specs
-from plate_models.training.crop_cache import render_batch
+from plate_models.training.crop_cache import batch_of
 from plate_models.training.recognizer import Reader, text_loss, to_input
 from plate_models.training.synthetic import kinds
-from plate_models.training.synthetic.crops import CropStyle
+from plate_models.training.synthetic.crops import CropStyle, render_crop
 from plate_models.training.synthetic.kinds import PlateKind, kinds_of, sample_text
 from plate_models.training.synthetic.photo import PhotoStyle
 from plate_models.training.synthetic.plates import PlateStyle
@@ -62,7 +62,8 @@ def train() -> Reader:
     reader.stn.eval()
     rng = np.random.default_rng(0)
     optimizer = torch.optim.AdamW(p for p in net.parameters() if p.requires_grad)
-    batches = [render_batch(rng, 24, EASY, COUNTRY.alphabet) for _ in range(40)]
+    crops = [[render_crop(rng, EASY) for _ in range(24)] for _ in range(40)]
+    batches = [batch_of(samples, COUNTRY.alphabet) for samples in crops]
     for step, batch in enumerate(4 * batches):
         optimizer.param_groups[0]["lr"] = 3e-3 * (1 - step / (4 * len(batches)))
         logits, _ = reader(to_input(batch.images, "cpu"), torch.from_numpy(batch.lines))

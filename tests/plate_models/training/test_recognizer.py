@@ -21,9 +21,10 @@ from support import ROOT, is_alive, labelled_set, wait_until
 from plate_models import release, weights
 from plate_models.spec import RECOGNIZER
 from plate_models.training import recognizer
-from plate_models.training.crop_cache import CropBatch, CropCache, render_batch
+from plate_models.training.crop_cache import CropBatch, CropCache, batch_of
 from plate_models.training.labels import LabelError
 from plate_models.training.recognizer import RecognizerTraining, Training, read_crops, train
+from plate_models.training.synthetic.crops import render_crop
 
 
 @pytest.fixture
@@ -57,7 +58,8 @@ def test_workers_end_with_their_parent() -> None:
 
 
 def test_loss_falls_on_one_batch(config: RecognizerTraining) -> None:
-    training, batch = Training(config), render_batch(np.random.default_rng(1), 16)
+    training, rng = Training(config), np.random.default_rng(1)
+    batch = batch_of([render_crop(rng) for _ in range(16)])
     training.spent_s = 300  # Past the warm-up.
     losses = [training.step(batch)["loss"] for _ in range(12)]
     assert np.mean(losses[-5:]) < 0.7 * losses[0]
@@ -138,7 +140,8 @@ def test_train_renders_learns_draws_and_releases(config, monkeypatch, capsys):
     assert len(np.unique(cache.draw(np.random.default_rng(0), 500).images, axis=0)) == 30
     shutil.move(config.folder / "000001", config.cache)  # as if it were rendered just now
     assert len(np.unique(cache.draw(np.random.default_rng(0), 500).images, axis=0)) == 60
-    again = render_batch(np.random.default_rng(config.seed + 1), 30)
+    rng = np.random.default_rng(config.seed + 1)
+    again = batch_of([render_crop(rng) for _ in range(30)])
     np.testing.assert_array_equal(np.load(config.cache / "000001" / "images.npy"), again.images)
     with pytest.raises(ValueError, match="other settings"):
         train(replace(config, seed=10))
