@@ -119,17 +119,6 @@ class PlateResult:
         failed = [verdict for verdict, right in self.verdicts.items() if not right]
         return next((name for verdict, name in FAILURES.items() if verdict in failed), "")
 
-    @property
-    def words(self) -> list[str]:
-        """What went wrong and what was read, for a person."""
-        read = ", ".join(answer.text or f"({answer.guess or '-'})" for answer in self.answers)
-        return [
-            f"{self.failure}, IoU {self.iou:.2f}",
-            f"right {self.label.text or '?'}",
-            f"labelled box {self.in_label.guess or '-'}",
-            f"end to end {read or '-'}",
-        ]
-
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON-ready values, with the verdicts for those who read the file."""
         kept = asdict(self)
@@ -238,8 +227,15 @@ class Scoreboard:
         order = [NOT_FOUND, *FAILURES.values()]
         failed = [plate for plate in self.plates if plate.failure]
         failed.sort(key=lambda plate: (order.index(plate.failure), plate.photo))
-        shown = [f"  {plate.photo:<40} {', '.join(plate.words)}" for plate in failed]
-        return [f"Failures: {len(failed)}", *shown]
+        lines = [f"Failures: {len(failed)}"]
+        for plate in failed:
+            read = ", ".join(answer.text or f"({answer.guess or '-'})" for answer in plate.answers)
+            lines.append(
+                f"  {plate.photo:<40} {plate.failure}, IoU {plate.iou:.2f}, "
+                f"right {plate.label.text or '?'}, labelled box {plate.in_label.guess or '-'}, "
+                f"end to end {read or '-'}"
+            )
+        return lines
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON-ready values."""
