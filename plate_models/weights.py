@@ -157,13 +157,6 @@ def _specs_of(files: dict[str, WeightsFile]) -> Specs:
     return specs
 
 
-def build(name: str, specs: Specs) -> nn.Module:
-    """Make an untrained net for the specs."""
-    if name == "detector":
-        return YOLOv5(specs.detector)
-    return STN(specs.rectifier) if name == "rectifier" else LPRNet(specs.recognizer)
-
-
 def build_from(file: WeightsFile, specs: Specs) -> nn.Module:
     """Make the net that a file's tensors belong to, fill it and put it in evaluation mode.
 
@@ -171,7 +164,8 @@ def build_from(file: WeightsFile, specs: Specs) -> nn.Module:
     """
     name = file.name
     try:
-        net = build(name, specs).eval()
+        kind = {"detector": YOLOv5, "rectifier": STN, "recognizer": LPRNet}[name]
+        net: nn.Module = kind(getattr(specs, name)).eval()
         _check_sizes(net, specs)
     except (RuntimeError, IndexError, SpecError) as error:
         sizes = f"crop_hw {specs.rectifier.crop_hw}, rectified_hw {specs.rectifier.rectified_hw}"

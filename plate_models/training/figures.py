@@ -43,11 +43,8 @@ def proportion(name: str, hits: Sequence[bool]) -> Count:
 def median_ratio(a: Sequence[float], b: Sequence[float]) -> tuple[float, Interval]:
     """Median of ``a`` over the median of ``b``, measured in pairs, and its 95 % interval.
 
-    Pairs are resampled, because a photo that is slow for one is slow for both. Nothing to compare,
-    or not the same number of each, is a ValueError.
+    Pairs are resampled, because a photo that is slow for one is slow for both.
     """
-    if not a or len(a) != len(b):
-        raise ValueError(f"expected as many of a as of b and at least one: {len(a)}, {len(b)}")
     # The percentile bootstrap of Efron 1979.
     drawn = np.random.default_rng(0).integers(0, len(a), (_RESAMPLES, len(a)))
     ratios = np.median(np.array(a)[drawn], axis=1) / np.median(np.array(b)[drawn], axis=1)

@@ -15,6 +15,7 @@ import asyncio
 import random
 from typing import Any
 
+import cv2
 import httpx
 import numpy as np
 import pandas
@@ -150,8 +151,6 @@ def steady(trend: dict[str, Any]) -> Verdict:
 
 def mixed_traffic() -> list[Request]:
     """Make the requests that come in through a public door; each is sent as often as another."""
-    import cv2
-
     scenes = [request.body or b"" for request in sample_requests(_PATIENCE_S)]
     images = [cv2.imdecode(np.frombuffer(scene, np.uint8), 1) for scene in scenes]
     photo, small = _jpeg(images[0], 1280), _jpeg(images[1], 480)
@@ -176,8 +175,6 @@ def mixed_traffic() -> list[Request]:
 
 
 def _jpeg(image: Any, width: int) -> bytes:
-    import cv2
-
     size = (width, round(image.shape[0] * width / image.shape[1]))
     scaled = cv2.resize(image, size, interpolation=cv2.INTER_CUBIC)
     return cv2.imencode(".jpg", scaled)[1].tobytes()

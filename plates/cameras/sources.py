@@ -227,7 +227,13 @@ class _CaptureClock:
     def __init__(self, container: av.container.InputContainer, address: str, live: bool) -> None:
         self._container, self._live = container, live
         self.source: Clock = "arrival" if live else "file"
-        self._offset = 0.0 if live else _recorded_at(container, address)
+        self._offset = 0.0
+        if not live:  # When its first frame was taken: as the file says, else as old as the file.
+            try:
+                created = container.metadata["creation_time"]
+                self._offset = datetime.fromisoformat(created).timestamp()
+            except (KeyError, ValueError):
+                self._offset = Path(address).stat().st_mtime
         self._time_s = 0.0
         self._first_s: float | None = None
 
@@ -270,14 +276,6 @@ def _decoded(
             raise SourceError(f"it has sent no picture that can be decoded for {_SILENT_S:g} s")
         decoded_at = now if frames else decoded_at
         yield from frames
-
-
-def _recorded_at(container: av.container.InputContainer, address: str) -> float:
-    """When a file's first frame was taken: as the file says, else as old as the file."""
-    try:
-        return datetime.fromisoformat(container.metadata["creation_time"]).timestamp()
-    except (KeyError, ValueError):
-        return Path(address).stat().st_mtime
 
 
 def _explained(error: Exception) -> tuple[Status, str]:

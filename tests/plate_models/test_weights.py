@@ -11,6 +11,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from plate_models import release, weights
+from plate_models.nets.lprnet import LPRNet
+from plate_models.nets.stn import STN
+from plate_models.nets.yolov5 import YOLOv5
 from plate_models.spec import (
     DEFAULTS,
     RECOGNIZER,
@@ -75,8 +78,9 @@ def test_a_changed_byte_does_not_pass_the_manifest(tmp_path):
 @pytest.fixture(scope="module")
 def others(tmp_path_factory):
     folder = tmp_path_factory.mktemp("weights")
-    for name in release.NAMES:
-        weights.save(weights.build(name, OTHERS), name, {}, folder, OTHERS)
+    nets = YOLOv5(OTHERS.detector), STN(OTHERS.rectifier), LPRNet(OTHERS.recognizer)
+    for name, net in zip(release.NAMES, nets, strict=True):
+        weights.save(net, name, {}, folder, OTHERS)
     release.write_manifest(folder)
     return folder
 

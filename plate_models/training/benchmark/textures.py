@@ -28,15 +28,10 @@ def _noise_tile(smoothness: float) -> Field:
 
 
 def fractal(rng: Generator, size_hw: tuple[int, int], zoom: float, smoothness: float) -> Field:
-    """Noise that is alike at all scales.
-
-    Returns (H, W) float32 of about unit variance; not to be written to.
-    """
+    """Noise that is alike at all scales: (H, W) float32 of about unit variance."""
     height, width = (int(np.clip(round(side / zoom), 2, _SIDE)) for side in size_hw)
     y, x = rng.integers(0, _SIDE, 2)
     window = _noise_tile(smoothness)[y : y + height, x : x + width]
-    if window.shape == size_hw:
-        return window
     return np.asarray(cv2.resize(window, size_hw[::-1]), np.float32)
 
 

@@ -205,17 +205,8 @@ class PlateKind(_Plate):
         )
 
     def layouts_of(self, text: str) -> tuple[Layout, ...]:
-        """The layouts that a text fits.
-
-        Raises ValueError: There is none.
-        """
-        fitting = tuple(layout for layout in self.layouts if layout.characters == len(text))
-        if not fitting:
-            lengths = " or ".join(map(str, sorted({one.characters for one in self.layouts})))
-            raise ValueError(
-                f"{text!r}: {self.format.name} has {lengths} characters, not {len(text)}"
-            )
-        return fitting
+        """The layouts that a text fits: at least one, if it follows one of the patterns."""
+        return tuple(layout for layout in self.layouts if layout.characters == len(text))
 
 
 @cache

@@ -108,9 +108,7 @@ def render_plate(
 
     The width is how wide it will be seen: it is drawn as finely as it must be for that.
 
-    Raises:
-        FontsMissingError: There is no typeface in ``latin.FONTS`` for a plate of any country.
-        ValueError: The kind has no layout for so long a text.
+    Raises FontsMissingError: There is no typeface in ``latin.FONTS`` for a plate of any country.
     """
     wide, high = design.size_mm
     allowed = [level for level in _LEVELS if level**2 * wide * high <= _MAX_PIXELS]

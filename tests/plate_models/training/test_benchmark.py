@@ -41,7 +41,7 @@ def test_photos_follow_from_their_names(photos: list[BenchmarkPhoto]) -> None:
     night = decode(again[2].file).astype(int)
     assert np.ptp(night, axis=2).max() <= 1
     for kind, variant in (("ru.bicycle", ""), ("ru.car", "fog")):
-        with pytest.raises(ValueError, match=r"expected a kind of plate out of ru\.car"):
+        with pytest.raises(ValueError, match="not in tuple"):
             render_photo(kind, 0, variant=variant)
 
 
