@@ -100,12 +100,14 @@ class RecognitionInfo(ModelInfo):
     timing_ms: dict[str, float] = {}  # by stage; empty if not reported
 
 
-@dataclass(frozen=True)
+@dataclass
 class Recognition:
-    """What `plate_recognition` answers to one photo."""
+    """What `plate_recognition` answers to one photo; the times are known once it was read."""
 
     plates: list[Plate]
     info: RecognitionInfo
+    recognition_ms: float = 0.0  # in Triton
+    total_ms: float = 0.0  # since the photo was complete
 
 
 class Timing(BaseModel):
@@ -173,13 +175,13 @@ class BatchAnswer(BaseModel):
     results: list[BatchItem]
 
 
-def answer_from(recognition: Recognition, wanted: PlateFilter, total_ms: float) -> PlatesAnswer:
-    """Build the answer to one photo; `total_ms` counts since it was complete."""
+def answer_from(recognition: Recognition, wanted: PlateFilter) -> PlatesAnswer:
+    """Build the answer to one photo."""
     return PlatesAnswer(
         image=recognition.info.image,
         plates=[plate for plate in recognition.plates if wanted.wants(plate.box)],
         model=recognition.info,
-        timing_ms=Timing(total=round(total_ms, 1)),
+        timing_ms=Timing(total=round(recognition.total_ms, 1)),
     )
 
 

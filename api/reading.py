@@ -1,7 +1,6 @@
 """One photo in, its plates out: the one way from every route to the recognizer."""
 
 import time
-from dataclasses import dataclass
 
 from starlette.concurrency import run_in_threadpool
 
@@ -17,15 +16,6 @@ from plate_models.images import ImageError, check_header
 
 # Bytes of a file whose structure is checked sooner than a thread is woken for it.
 _CHECKED_AT_ONCE = 2**20
-
-
-@dataclass(frozen=True)
-class PhotoReading:
-    """The result of one photo; the times count from when it was complete, and in Triton."""
-
-    recognition: Recognition
-    total_ms: float
-    recognition_ms: float
 
 
 class PhotoReader:
@@ -44,7 +34,7 @@ class PhotoReader:
 
     async def read(
         self, photo: bytes, context: RequestContext, countries: str | None = None
-    ) -> PhotoReading:
+    ) -> Recognition:
         """Have the plates of a photo read; concurrently for those of a batch.
 
         The countries are `plate_models.contract.config_for`'s; without them the setting's.
@@ -63,19 +53,20 @@ class PhotoReader:
                 check_header(photo, self._limits)
         except ImageError as error:
             raise PHOTO_PROBLEMS[error.slug](str(error)) from error
-        recognition, seconds = await context.cancel_on_disconnect(
+        recognition = await context.cancel_on_disconnect(
             self._read(photo, context, countries or self._countries)
         )
         self._readiness.note_read(recognition)
-        self._metrics.note_recognition(recognition, seconds)
+        self._metrics.note_recognition(recognition)
         state = context.request.state
         state.plates = getattr(state, "plates", 0) + len(recognition.plates)  # for the log
-        return PhotoReading(recognition, (time.perf_counter() - start) * 1000, seconds * 1000)
+        recognition.total_ms = (time.perf_counter() - start) * 1000
+        return recognition
 
     async def _read(
         self, photo: bytes, context: RequestContext, countries: str | None
-    ) -> tuple[Recognition, float]:
-        """Wait for a place and have the photo read; the seconds are those in Triton."""
+    ) -> Recognition:
+        """Wait for a place and have the photo read."""
         came = time.perf_counter()
         async with self.admission.place(context.deadline):
             asked = time.perf_counter()
@@ -92,4 +83,5 @@ class PhotoReader:
                     detail = "The photo's turn came too late for its deadline. Try again later."
                     raise Overloaded(detail, reason="late") from error
                 raise
-            return recognition, time.perf_counter() - asked
+            recognition.recognition_ms = (time.perf_counter() - asked) * 1000
+            return recognition

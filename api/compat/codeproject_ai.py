@@ -101,7 +101,7 @@ async def read_plates(
     async with services.received(context, _FORM, parameters) as (upload, wanted):
         min_confidence = fields_of(AlprFields, dict(upload.fields)).min_confidence
         reading = await services.reader.read(upload.photo, context, wanted.countries)
-    answer = answer_from(reading.recognition, wanted, reading.total_ms)
+    answer = answer_from(reading, wanted)
     sure = [plate for plate in answer.plates if plate.readable and plate.score >= min_confidence]
     predictions = [_prediction(plate, answer) for plate in sure]
     labels = ", ".join(prediction.label for prediction in predictions)

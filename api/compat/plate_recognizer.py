@@ -234,7 +234,7 @@ async def read_plates(
         countries = wanted.countries or fields.countries(services.settings.countries)
         reading = await services.reader.read(upload.photo, context, countries)
     services.calls += 1
-    answer = answer_from(reading.recognition, wanted, reading.total_ms)
+    answer = answer_from(reading, wanted)
     plates = [plate for plate in answer.plates if fields.wants(plate)]
     return PlateReaderAnswer(
         processing_time=round(reading.total_ms, 3),

@@ -112,9 +112,9 @@ class Metrics:
             ["version"],
         )
 
-    def note_recognition(self, recognition: Recognition, seconds: float) -> None:
-        """Take note of a photo that was read, and of its seconds in Triton."""
-        self.recognition_seconds.observe(seconds)
+    def note_recognition(self, recognition: Recognition) -> None:
+        """Take note of a photo that was read."""
+        self.recognition_seconds.observe(recognition.recognition_ms / 1000)
         self.plates_per_photo.observe(len(recognition.plates))
         self.unreadable.inc(sum(not plate.readable for plate in recognition.plates))
         for stage, milliseconds in recognition.info.timing_ms.items():

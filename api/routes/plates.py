@@ -70,14 +70,14 @@ async def read_plates(
     async with services.received(context, _FORM, parameters) as (upload, wanted):
         reading = await services.reader.read(upload.photo, context, wanted.countries)
         if not wanted.redact:
-            answer = answer_from(reading.recognition, wanted, reading.total_ms)
+            answer = answer_from(reading, wanted)
             # As it is: FastAPI would validate what was just built a second time.
             return Response(answer.model_dump_json(), media_type="application/json")
         limits, timeout_s = services.settings.limits, context.deadline.remaining_s
         content, media_type = await context.cancel_on_disconnect(
-            redact(upload.photo, reading.recognition, limits, timeout_s)
+            redact(upload.photo, reading, limits, timeout_s)
         )
-    count = len(reading.recognition.plates)
+    count = len(reading.plates)
     headers = {"Content-Disposition": "inline", _COUNT_HEADER: str(count)}
     return Response(content, media_type=media_type, headers=headers)
 
@@ -123,7 +123,7 @@ async def read_batch(
                     status=problem.status,
                     problem=ProblemDocument.model_validate(document),
                 )
-            answer = answer_from(reading.recognition, wanted, reading.total_ms)
+            answer = answer_from(reading, wanted)
             return ReadPhoto(filename=photo.filename or None, answer=answer)
 
         tasks = [asyncio.create_task(read(photo)) for photo in upload.photos]
