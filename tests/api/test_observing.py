@@ -178,6 +178,7 @@ def test_metrics_count_requests_and_plates(fake):
             "in_flight": 0,
         }.items():
             assert number(client, f"plates_{sample}") == count, sample
+        assert number(client, "plates_recognition_seconds_sum") > 0
     assert not any(word in exposition for word in ("B840CK197", "12345", "BREW"))
 
 
