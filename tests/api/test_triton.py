@@ -1,7 +1,6 @@
 """The way to Triton: its failures, readiness, several Tritons."""
 
 import json
-import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 from fake_triton import FakeTriton, Holding, refusing, sleeping
-from gateway_support import ALPR, BATCH, HANG_S, READER, assert_dialect_error, everything
+from gateway_support import ALPR, BATCH, HANG_S, READER, assert_dialect_error
 from pydantic import ValidationError
 from support import PHOTO, STATUS, assert_problem, post_raw, running_gateway, wait_until
 
@@ -204,22 +203,3 @@ def test_a_photo_without_recognizer_ends_the_proof_of_readiness(fake, reply, sta
         fake.reply = lambda _: fake_triton.outputs()
         assert post_raw(client, PHOTO).status_code == 200
         assert client.get("/readyz").status_code == 200
-
-
-def test_a_triton_that_never_answers():
-    """It only agrees to speak HTTP/2."""
-    settings_frame = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-
-    def agree() -> None:
-        connection, _ = server.accept()
-        with connection:
-            connection.sendall(settings_frame)
-            everything(connection)
-
-    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
-        server.settimeout(HANG_S)
-        pool.submit(agree)
-        url = f"127.0.0.1:{server.getsockname()[1]}"
-        with running_gateway(url, request_timeout_s=1.0, ready_timeout_s=0.2) as client:
-            assert_problem(post_raw(client, PHOTO), 504, "recognizer-timeout")
-            assert_problem(client.get("/readyz"), 503, None)

@@ -20,18 +20,16 @@ def repository(tmp_path):
     return make_repository(tmp_path / "repository", NETS)
 
 
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [*(("exported.json", None), ("exported.json", "{"), ("exported.json", "[]"))],
-)
-def test_versions_are_ordered_by_number_and_none_is_without_a_manifest(repository, file, content):
+@pytest.mark.parametrize("content", [None, "{", "[]"])
+def test_versions_are_ordered_by_number_and_none_is_without_a_manifest(repository, content):
     for number in (10, 9, 2, 3):
         publish(repository, number, nets=NETS)
     for model in MODELS:
         (repository / model / "3").rename(repository / model / "3.off")
-    (repository / "plate_recognition" / "2" / file).unlink()
+    manifest = repository / "plate_recognition" / "2" / "exported.json"
+    manifest.unlink()
     if content is not None:
-        (repository / "plate_recognition" / "2" / file).write_text(content)
+        manifest.write_text(content)
     assert [version.number for version in find_versions(repository)] == [10, 9, 1]
 
 
