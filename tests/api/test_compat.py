@@ -202,59 +202,49 @@ def test_regions_add_no_country_to_those_of_the_setting(fake):
             assert fake.countries == countries
 
 
-# What clients send, byte for byte but for the photo, recorded on a socket that only listens; the
-# vendor's script is no package: its request is put together after its source.
+# What clients send, recorded on a socket that only listens; the vendor's script is no package: its
+# request is put together after its source.
 RECORDED = {
     # Base64 in a form; no space before the type's parameter.
     "node-red-contrib-plate-recognizer 1.0.3": (
         READER,
         {
-            "Authorization": "Token secret",
-            "Content-Type": "multipart/form-data;boundary=" + "-" * 26 + "683467894704582608514088",
+            "headers": {
+                "Authorization": "Token secret",
+                "Content-Type": f"multipart/form-data;boundary={'-' * 26}683467894704582608514088",
+            },
+            "files": [
+                ("upload", (None, BASE64)),
+                ("mmc", (None, "false")),
+                ("camera_id", (None, "gate-1")),
+                ("timestamp", (None, "2026-11-21T19:43:21.121Z")),
+                *(("regions", (None, region)) for region in ("ru", "nl")),
+            ],
         },
-        [
-            ('name="upload"', BASE64.encode()),
-            ('name="mmc"', b"false"),
-            ('name="camera_id"', b"gate-1"),
-            ('name="timestamp"', b"2026-11-21T19:43:21.121Z"),
-            ('name="regions"', b"ru"),
-            ('name="regions"', b"nl"),
-        ],
     ),
     # With --engine-config: JSON encoded twice.
     "plate_recognition.py": (
         READER,
-        {"Content-Type": "multipart/form-data; boundary=72b8b325cc9f2fced3792c67e189c751"},
-        [
-            ('name="regions"', b"ru"),
-            ('name="config"', rb'"{\"region\": \"strict\"}"'),
-            ('name="camera_id"', b"Camera1"),
-            ('name="mmc"', b"True"),
-            ('name="upload"; filename="car.jpg"', PHOTO),
-        ],
+        {
+            "data": {"regions": "ru", "config": r'"{\"region\": \"strict\"}"'}
+            | {"camera_id": "Camera1", "mmc": "True"},
+            "files": {"upload": ("car.jpg", PHOTO)},
+        },
     ),
     "deepstack-python 0.9": (
         "/v1/vision/alpr",
-        {"Content-Type": "multipart/form-data; boundary=d1249ea646c88fbe4eb975689e7f27fd"},
-        [
-            ('name="api_key"', b"key"),
-            ('name="min_confidence"', b"0.45"),
-            ('name="image"; filename="image"', PHOTO),
-        ],
+        {
+            "data": {"api_key": "key", "min_confidence": "0.45"},
+            "files": {"image": ("image", PHOTO)},
+        },
     ),
 }
 
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_requests(client, fake, name):
-    path, headers, parts = RECORDED[name]
-    boundary = headers["Content-Type"].partition("boundary=")[2].encode()
-    body = b"".join(
-        b"--%b\r\nContent-Disposition: form-data; %b\r\n\r\n%b\r\n"
-        % (boundary, disposition.encode(), content)
-        for disposition, content in parts
-    )
-    response = client.post(path, content=body + b"--%b--\r\n" % boundary, headers=headers)
+    path, options = RECORDED[name]
+    response = client.post(path, **options)
     assert plates_of(response) == READ
     assert fake.photos == [PHOTO]
     if path == READER:
