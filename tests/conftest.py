@@ -93,10 +93,15 @@ def fake(fake_of_module):
 
 
 @pytest.fixture(scope="module")
-def client(fake_of_module):
-    """A client of a gateway in this process, with small limits, before the fake Triton."""
+def client_of_module(fake_of_module):
     with running_gateway(fake_of_module, max_bytes=100_000, ready_max_age_s=0.2) as client:
         yield client
+
+
+@pytest.fixture
+def client(fake, client_of_module):
+    """A client of a gateway in this process, with small limits, before the fake Triton."""
+    return client_of_module
 
 
 @pytest.fixture

@@ -29,7 +29,6 @@ def plates_of(response: httpx.Response) -> list[str]:
     return [result["plate"].upper() for result in answer["results"]]
 
 
-@pytest.mark.usefixtures("fake")
 def test_plate_recognizers_answer_field_by_field(client):
     answer = post(client, READER).json()
     age = datetime.now(UTC) - datetime.fromisoformat(answer["timestamp"])
@@ -58,7 +57,6 @@ def test_plate_recognizers_answer_field_by_field(client):
     }
 
 
-@pytest.mark.usefixtures("fake")
 def test_codeproject_ais_answer_field_by_field(client):
     answer = post(client, ALPR).json()
     assert type(answer["processMs"]) is type(answer["inferenceMs"]) is int
@@ -94,7 +92,6 @@ def test_routes_and_fields_that_clients_use(client, fake, route):
             assert fake.photos.pop() == PHOTO
 
 
-@pytest.mark.usefixtures("fake")
 def test_usage_counts_photos(client):
     before = client.get("/info/").json()["usage"]["calls"]
     assert post(client, READER).json()["usage"]["calls"] == before + 1
@@ -138,7 +135,6 @@ def test_photo_as_text(client, fake, path, options):
     assert fake.photos == [PHOTO]
 
 
-@pytest.mark.usefixtures("fake")
 def test_timestamp_comes_back_in_utc(client):
     for given, answered in (
         ("2026-08-19T13:11:25", "2026-08-19T13:11:25.000000Z"),
@@ -171,7 +167,6 @@ def test_timestamp_comes_back_in_utc(client):
         *((path, {"min_width": 101}, []) for path in (READER, ALPR)),
     ],
 )
-@pytest.mark.usefixtures("fake")
 def test_plates_are_chosen(client, path, fields, plates):
     assert plates_of(post(client, path, **fields)) == plates
     if {"roi", "min_width"} & fields.keys():

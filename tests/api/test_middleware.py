@@ -52,7 +52,6 @@ def test_only_the_pages_own_files_are_served(client):
 @pytest.mark.parametrize(
     "path", ["/", "/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/info/", "/nowhere"]
 )
-@pytest.mark.usefixtures("fake")
 def test_head_is_answered_as_get_is_and_counted_as_head(client, path):
     heads = 'plates_requests_total{method="HEAD"'
     before = number(client, heads)

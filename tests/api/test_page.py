@@ -28,7 +28,7 @@ AVIF = b"\0\0\0\x18ftypavif\0\0\0\0mif1avif" + bytes(64)
 
 
 @pytest.fixture
-def page(driver, client, fake):
+def page(driver, client):
     with visiting(driver, str(client.base_url)) as page:
         yield page
 

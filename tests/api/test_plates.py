@@ -74,7 +74,6 @@ def test_answer_is_the_documented_json(client, fake):
         ({"roi": "0,0,640,480", "min_width": 0}, ["B840CK197", ""]),
     ],
 )
-@pytest.mark.usefixtures("fake")
 def test_plates_are_chosen(client, parameters, texts):
     assert plates_of(post_raw(client, PHOTO, **parameters)) == texts
     assert plates_of(post_form(client, PHOTO, **parameters)) == texts
@@ -128,7 +127,6 @@ def numbered(count: int, start: int = 0) -> list[bytes]:
 
 
 @pytest.mark.parametrize("field", ["image", "images"])
-@pytest.mark.usefixtures("fake")
 def test_one_answer_for_each_photo(client, field):
     first, second, third = results_of(post(client, PHOTO, b"GIF", PHOTO, field=field))
     alone = post_raw(client, PHOTO).json()

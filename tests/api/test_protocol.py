@@ -100,7 +100,6 @@ def in_chunks(*chunks: bytes) -> bytes:
         (in_chunks(*[bytes(2)] * 1200), 400),
     ],
 )
-@pytest.mark.usefixtures("fake")
 def test_tiny_chunks(client, data, status):
     assert status_of(answer_to(client, data)) == status
 

@@ -26,7 +26,7 @@ AREAS = ((4, 14, 116, 50), (397, 297, 443, 315))
 
 
 @pytest.fixture(scope="module")
-def client(fake_of_module):
+def client_of_module(fake_of_module):
     """Of a gateway without the small limits of the other tests'."""
     with running_gateway(fake_of_module) as client:
         yield client
@@ -64,7 +64,6 @@ def outside(pixels: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     "fields", [{}, {"roi": "600,400,640,480"}, {"min_width": 1000}, {"roi": "0,0,60,32"}]
 )
-@pytest.mark.usefixtures("fake")
 def test_every_plate_is_blurred_whatever_is_chosen(client, fields):
     before = noise()
     response = redact(client, encode(before, "PNG"), **fields)
@@ -79,7 +78,6 @@ def test_every_plate_is_blurred_whatever_is_chosen(client, fields):
 
 
 @pytest.mark.parametrize("file_format", ["JPEG", "WEBP", "BMP", "TIFF", "GIF"])
-@pytest.mark.usefixtures("fake")
 def test_others_become_jpeg(client, file_format):
     photo = encode(cv2.GaussianBlur(noise(), (0, 0), 3), file_format)
     response = post_raw(client, photo, redact="yes")
@@ -100,7 +98,6 @@ def test_photo_too_long_for_a_jpeg_becomes_a_png(client, fake):
     assert (pixels_of(response) == before).all()
 
 
-@pytest.mark.usefixtures("fake")
 def test_photo_comes_upright_and_without_metadata(client):
     upright = noise()
     stored = np.ascontiguousarray(upright.transpose(1, 0, 2)[::-1])
@@ -117,7 +114,6 @@ def test_photo_comes_upright_and_without_metadata(client):
     assert np.abs(outside(np.asarray(image)) - outside(upright)).mean() < 25
 
 
-@pytest.mark.usefixtures("fake")
 def test_png_loses_its_metadata_and_its_transparency(client):
     """Pixels behind transparency, which no viewer shows, would otherwise stay readable."""
     about = PngInfo()

@@ -52,7 +52,6 @@ def test_heic_is_taken_where_jpeg_is(client, fake):
         (f'filename="{"x" * 300}"', "x" * 255),
     ],
 )
-@pytest.mark.usefixtures("fake")
 def test_file_names_come_back_harmless(client, disposition, filename):
     body = form(part(PHOTO, f"form-data; name=image; {disposition}"))
     (result,) = send(client, body, BATCH).json()["results"]

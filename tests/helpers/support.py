@@ -1,4 +1,4 @@
-"""What tests in several folders share: programs, photos, clocks, gateways."""
+"""What tests in several folders share: programs, photos, gateways."""
 
 import csv
 import os
@@ -57,16 +57,6 @@ def is_alive(pid: int) -> bool:
         return process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1
     except psutil.NoSuchProcess:
         return False
-
-
-class Clock:
-    """Seconds that pass when a test sets them."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def deadline_in(seconds: float) -> Deadline:
