@@ -8,11 +8,6 @@ REQUIREMENTS := docker/requirements
 SETUP_STAMP := $(VENV)/.setup
 # The scripts of a clone that was moved name its old place: it is set up again.
 MOVED := $(if $(wildcard $(VENV)/bin/plates),$(shell head -3 $(VENV)/bin/plates | grep -qF '$(CURDIR)/$(VENV)/bin/python' || echo FORCE))
-EXPORT_STAMP := model_repository/.exported
-ARTIFACTS := $(foreach model,yolo stn lprnet,$(addprefix model_repository/$(model)/1/model.,pt onnx)) \
-	model_repository/plate_recognition/1/exported.json
-# Artifacts that somebody removed are made again, though the stamp is there.
-LOST_ARTIFACTS := $(if $(filter-out $(wildcard $(ARTIFACTS)),$(ARTIFACTS)),FORCE)
 # Photos for `make demo`: files or folders; by default the sample scenes.
 PHOTOS ?=
 PYTEST_ARGS ?=
@@ -35,14 +30,8 @@ $(SETUP_STAMP): pyproject.toml $(REQUIREMENTS)/dev.txt $(REQUIREMENTS)/torch.txt
 	@VENV=$(VENV) REQUIREMENTS=$(REQUIREMENTS) docker/setup.sh
 	@touch $@
 
-export: $(EXPORT_STAMP)  ## Export weights/ into model_repository/ (skipped while nothing changed)
-	@:
-
-$(EXPORT_STAMP): $(SETUP_STAMP) $(wildcard weights/*) plate_models/golden.jpg \
-		$(shell find plate_models -path plate_models/training -prune -o '(' -name '*.py' -o -name '*.toml' ')' -print) \
-		$(LOST_ARTIFACTS)
+export: $(SETUP_STAMP)  ## Export weights/ into model_repository/ (skipped while nothing changed)
 	@$(VENV)/bin/plates export
-	@touch $@
 
 serve: export  ## Serve on http://127.0.0.1:8080 in the foreground (PLATES_HOST, PLATES_PORT, PLATES_TRITON_URL)
 	@exec $(VENV)/bin/plates serve
@@ -69,7 +58,7 @@ bulk-test: export  ## Read an archive of 20,000 photos under kill -9 and verify 
 	@$(VENV)/bin/plates bench bulk --photos $(or $(PHOTOS),20000) --json tests/reports/bulk.json $(BULK_ARGS)
 
 fuzz: export  ## Send hostile requests to a service: FUZZ_REQUESTS=10000 FUZZ_SEED=1 [PLATES_URL=... of one elsewhere]
-	@PYTHONPATH=tests $(PY) -m fuzzing
+	@PYTHONPATH=tests:tests/helpers $(PY) -m fuzzing
 
 docker-check: export  ## Build the images' environments anew and start their entry points (3 minutes)
 	@PLATES_DOCKER_CHECK=1 $(PY) -m pytest tests/docker $(PYTEST_ARGS)
@@ -110,5 +99,5 @@ kubernetes-render:  ## Render docker/kubernetes/ anew (needs kubectl)
 	@cd docker/kubernetes && find base components overlays -type f | LC_ALL=C sort | xargs sha256sum > rendered/SHA256SUMS
 
 clean:  ## Remove the virtual environment, exported artifacts and caches
-	rm -rf $(VENV) $(EXPORT_STAMP) .pytest_cache .mypy_cache .ruff_cache
-	rm -f $(ARTIFACTS)
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -f model_repository/*/1/model.{pt,onnx} model_repository/plate_recognition/1/exported.json

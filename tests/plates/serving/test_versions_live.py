@@ -86,7 +86,7 @@ class Service:
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
     folder = tmp_path_factory.mktemp("versions")
-    others = shutil.ignore_patterns(".exported", "__pycache__", "[2-9]*")
+    others = shutil.ignore_patterns("__pycache__", "[2-9]*")
     copy = shutil.copytree(REPOSITORY, folder / "models", ignore=others)
     add_version(copy, 2, text=OTHER)
     port = free_port()
