@@ -36,10 +36,11 @@ def test_every_plate_of_the_samples_is_read_whatever_is_read_beside_it(gateway):
     for name, answer in zip(names, answers, strict=True):
         found = plates_of(answer)
         assert found.keys() == {plate.text for plate in SAMPLE_PLATES[name]}
-        for text, box in SAMPLE_PLATES[name]:
+        for plate in SAMPLE_PLATES[name]:
             # Each side lies within a quarter of the plate's height or width.
-            size = np.array([box[2] - box[0], box[3] - box[1]] * 2)
-            assert (np.abs(np.subtract(found[text]["box"], box)) < size / 4).all(), text
+            x0, y0, x1, y1 = plate.box
+            near = np.array([x1 - x0, y1 - y0] * 2) / 4
+            assert (np.abs(np.subtract(found[plate.text]["box"], plate.box)) < near).all(), plate
 
 
 def test_file_limit_of_the_design(gateway):

@@ -25,6 +25,7 @@ from api.errors import kinds
 from api.main import create_app
 from api.request import Deadline
 from api.settings import Settings
+from plate_models.training.labels import LabelledPlate, load_labels
 from plates.serving.triton import EmbeddedTriton
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,22 +64,9 @@ def deadline_in(seconds: float) -> Deadline:
     return Deadline(time.monotonic() + seconds)
 
 
-class SamplePlate(NamedTuple):
-    """A plate's text and its box x0, y0, x1, y1 in pixels."""
-
-    text: str
-    box: tuple[float, float, float, float]
-
-
-def read_samples() -> dict[str, list[SamplePlate]]:
-    """Read photo names and their plates, in the table's order."""
-    samples: dict[str, list[SamplePlate]] = {}
-    with (SAMPLES / "plates.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            x0, y0, x1, y1 = (float(row[side]) for side in ("x0", "y0", "x1", "y1"))
-            plate = SamplePlate(row["text"], (x0, y0, x1, y1))
-            samples.setdefault(row["photo"], []).append(plate)
-    return samples
+def read_samples() -> dict[str, tuple[LabelledPlate, ...]]:
+    """The plates of each sample photo, by its name."""
+    return {photo.path.name: photo.plates for photo in load_labels(SAMPLES)}
 
 
 def plates(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:

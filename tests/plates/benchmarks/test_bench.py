@@ -9,6 +9,7 @@ import pytest
 import torch
 from small_server import OK, REFUSAL, Reply, bench, small_server
 
+from plate_models.training.figures import median_ratio
 from plates.benchmarks import serve
 from plates.benchmarks.faults import FREEZE, judge
 from plates.benchmarks.load import Load, LoadClient, Request, summarise
@@ -66,6 +67,14 @@ def test_serve_measures_a_service_beside_the_published_pipeline(tmp_path, monkey
     assert found["loads"][0]["p50 ms"] >= 100 and ours["p50 ms"] >= 100
     assert [one["yolo ms"] for one in found["loads"]] == [20, 20]
     assert ours["ratio of p50s"] > 0 and ours["photos"] == published["photos"] >= 1
+
+
+def test_ratio_of_medians_pairs_the_photos():
+    # Photo by photo always half: whatever is drawn, the ratio is one half.
+    slow = [100.0, 1000.0, 10.0, 300.0, 50.0]
+    assert median_ratio([ms / 2 for ms in slow], slow) == (0.5, (0.5, 0.5))
+    value, (low, high) = median_ratio([1.0, 2.0, 3.0, 4.0], [4.0, 2.0, 8.0, 4.0])
+    assert value == pytest.approx(2.5 / 4) and low < value < high
 
 
 YOLO, GATEWAY, FROZEN = "kill yolo", "kill the gateway", FREEZE

@@ -24,9 +24,9 @@ WEIGHTS = "sha256:0"
 DEATHS = ("third photo", "before the rename", "after the rename")
 
 
-def jpeg(shade: int, width: int = 32) -> bytes:
+def jpeg(shade: int) -> bytes:
     """A grey photo."""
-    _, file = cv2.imencode(".jpg", np.full((24, width, 3), shade, np.uint8))
+    _, file = cv2.imencode(".jpg", np.full((24, 32, 3), shade, np.uint8))
     return file.tobytes()
 
 
