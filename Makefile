@@ -58,7 +58,8 @@ bulk-test: export  ## Read an archive of 20,000 photos under kill -9 and verify 
 	@$(VENV)/bin/plates bench bulk --photos $(or $(PHOTOS),20000) --json tests/reports/bulk.json $(BULK_ARGS)
 
 fuzz: export  ## Send hostile requests to a service: FUZZ_REQUESTS=10000 FUZZ_SEED=1 [PLATES_URL=... of one elsewhere]
-	@PYTHONPATH=tests:tests/helpers $(PY) -m fuzzing
+	@FUZZ_REQUESTS=$(or $(FUZZ_REQUESTS),10000) FUZZ_SEED=$(or $(FUZZ_SEED),1) FUZZ_URL=$(PLATES_URL) PLATES_URL= \
+		$(PY) -m pytest -qs tests/fuzzing
 
 docker-check: export  ## Build the images' environments anew and start their entry points (3 minutes)
 	@PLATES_DOCKER_CHECK=1 $(PY) -m pytest tests/docker $(PYTEST_ARGS)

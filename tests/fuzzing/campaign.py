@@ -24,7 +24,7 @@ _WORKERS = 4
 # The rest is a waste of time once the service is known to be broken.
 _MAX_VIOLATIONS = 50
 # Allocators keep some of what they were given once: measured over ten thousand requests.
-_GROWTH_FACTOR, _GROWTH_MB = 1.15, 100.0
+_GROWTH_FACTOR = 1.15
 _HEALED_S = 60
 # Longer than the service believes in a photo that was read.
 _NOTICED_S = 3
@@ -42,11 +42,11 @@ class Campaign:
         seed: int,
         count: int,
         folder: Path,
-        growth_mb: float = _GROWTH_MB,
+        growth_mb: float,
     ) -> None:
         """Plan to send `count` requests; failing ones and the log are saved to `folder`.
 
-        Memory may grow by `growth_mb` above its share: pools fill in short campaigns, too.
+        Memory may grow by `growth_mb` above its share.
         """
         self._service, self._seed, self._count, self._folder = service, seed, count, folder
         self._growth_mb = growth_mb
