@@ -11,7 +11,7 @@ import zlib
 import cv2
 import numpy as np
 from heic_files import FILES as HEIC_FILES
-from PIL import Image
+from PIL import Image, ImageOps
 
 WIDTH, HEIGHT = 64, 48
 # As the header of a PNG says: 8 bits, RGB, not interlaced.
@@ -49,21 +49,11 @@ def encode_with_opencv(stored: np.ndarray, extension: str) -> bytes:
 def stored_for(orientation: int) -> np.ndarray:
     """The pattern as a camera stores it that was held so that `orientation` results.
 
-    Written out case by case from the Exif standard's table (where row 0 and column 0 of
-    the stored picture lie in the upright one), not with the function under test.
+    Turned by Pillow, not by the function under test.
     """
-    upright = pattern()
-    stored = {
-        1: upright,  # row 0 top, column 0 left
-        2: upright[:, ::-1],  # top, right
-        3: upright[::-1, ::-1],  # bottom, right
-        4: upright[::-1],  # bottom, left
-        5: upright.transpose(1, 0, 2),  # left, top
-        6: upright.transpose(1, 0, 2)[::-1],  # right, top
-        7: upright.transpose(1, 0, 2)[::-1, ::-1],  # right, bottom
-        8: upright.transpose(1, 0, 2)[:, ::-1],  # left, bottom
-    }
-    return np.ascontiguousarray(stored[orientation])
+    image = Image.fromarray(pattern())
+    image.getexif()[0x0112] = {6: 8, 8: 6}.get(orientation, orientation)  # what turns it back
+    return np.asarray(ImageOps.exif_transpose(image))
 
 
 def exif(orientation: int, thumbnail: bytes = b"") -> bytes:

@@ -1,5 +1,6 @@
 """Every accepted kind of photo comes out upright, in RGB; every other one is refused."""
 
+import cv2
 import heic_files
 import numpy as np
 import pytest
@@ -10,10 +11,10 @@ from photo_files import (
     GOOD,
     GREEN,
     HEIGHT,
+    JPEG,
     RED,
     SEEN_BY_DECODING,
     WIDTH,
-    YELLOW,
     encode,
     encode_with_opencv,
     pattern,
@@ -25,16 +26,9 @@ from plate_models.images import files
 from plate_models.spec import Limits
 
 
-def assert_shows_pattern(pixels: np.ndarray, tolerance: int = 6) -> None:
-    height, width = pixels.shape[:2]
-    for (y, x), colour in {
-        (height // 4, width // 4): RED,
-        (height // 4, width * 3 // 4): GREEN,
-        (height * 3 // 4, width // 4): BLUE,
-        (height * 3 // 4, width * 3 // 4): YELLOW,
-    }.items():
-        difference = np.abs(pixels[y, x].astype(int) - colour).max()
-        assert difference <= tolerance, f"at ({x}, {y}): {pixels[y, x]} instead of {colour}"
+def assert_shows(pixels: np.ndarray, expected: np.ndarray, tolerance: int = 6) -> None:
+    """But for edges, which some formats blur."""
+    assert (cv2.absdiff(pixels, expected) > tolerance).mean() < 0.05
 
 
 @pytest.mark.parametrize("name", GOOD)
@@ -46,8 +40,8 @@ def test_good_files_are_read_upright_and_in_rgb(name):
     assert pixels.shape == (HEIGHT, WIDTH, 3)
     assert pixels.dtype == np.uint8
     assert pixels.flags.c_contiguous
-    # A palette of 216 web colours is that far from the pattern.
-    assert_shows_pattern(pixels, 26 if "palette" in name else 6)
+    # The steps of 216 web colours are so large.
+    assert_shows(pixels, pattern(), 51 if "palette" in name else 6)
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -107,17 +101,13 @@ def test_grey_becomes_rgb_and_transparent_parts_white(name):
 def test_a_heic_of_tiles_is_cut_at_its_edges():
     pixels = images.decode(heic_files.grid_of(2, 3, 180, 100))
     assert pixels.shape == (100, 180, 3)
-    for x in (0, 64, 128):
-        assert_shows_pattern(pixels[:HEIGHT, x : x + WIDTH][:, : 180 - x])
+    assert_shows(pixels[:HEIGHT], np.tile(pattern(), (1, 3, 1))[:, :180])
 
 
 @pytest.mark.parametrize(("width", "height"), [(1, 1), (8000, 6000), (1, 300)])
 def test_extreme_sizes(width, height):
-    data = encode(pattern(width, height), "JPEG")
-    pixels = images.decode(data)
-    assert pixels.shape == (height, width, 3)
-    if min(width, height) > 1:
-        assert_shows_pattern(pixels)
+    photo = pattern(width, height)
+    assert_shows(images.decode(encode(photo, "JPEG", **JPEG)), photo)
 
 
 @pytest.mark.parametrize("name", ["jpeg", "png", "webp", "heic", "tiff", "gif", "bmp"])

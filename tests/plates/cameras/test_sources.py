@@ -233,13 +233,7 @@ def test_passwords_are_in_no_message(mjpeg, caplog, monkeypatch):
 
 
 def test_a_raw_stream_in_a_file_has_a_time_for_each_frame(tmp_path):
-    path = tmp_path / "a.h264"
-    with av.open(str(path), "w", format="h264") as file:
-        stream = file.add_stream("libx264", 25, width=320, height=240, pix_fmt="yuv420p")
-        for number in range(50):
-            file.mux(stream.encode(av.VideoFrame.from_ndarray(picture(number), "bgr24")))
-        file.mux(stream.encode(None))
-    with opened(path, 5) as (_, frames):
+    with opened(write_video(tmp_path / "a.h264", fps=25), 5) as (_, frames):
         times = [frame.position_s for frame in frames if frame]
     assert times == pytest.approx(np.arange(0, 2, 0.2).tolist())
 
