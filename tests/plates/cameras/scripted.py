@@ -12,9 +12,7 @@ ALPHABET, STEPS = RECOGNIZER.alphabet, 48
 IMAGE = np.zeros((720, 1280, 3), np.uint8)
 
 
-def seen(
-    text: str, middle: tuple[float, float], width: float = 120.0, sure: float = 0.999
-) -> SeenPlate:
+def seen(text, middle, width=120.0, sure=0.999):
     """A plate with a text; at less than 0.9 it isn't readable on its own."""
     (x, y), height = middle, width / 4.5
     x0, y0, x1, y1 = x - width / 2, y - height / 2, x + width / 2, y + height / 2
@@ -32,5 +30,5 @@ def seen(
     )
 
 
-def frame_at(second: float, start: float = 1_769_860_800.0) -> Frame:
-    return Frame(IMAGE, start + second, "arrival", second)
+def frame_at(second):
+    return Frame(IMAGE, 1_769_860_800.0 + second, "arrival", second)

@@ -1,9 +1,7 @@
 """Cameras of a whole service: RTSP in, webhooks out, and no pass is lost whoever is killed."""
 
 import json
-from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 import httpx
 import psutil
@@ -19,7 +17,7 @@ TEXT, PATIENCE_S = "E333CT61", 60
 
 
 @pytest.fixture
-def camera(tmp_path_factory) -> Iterator[str]:
+def camera(tmp_path_factory):
     """A stream in which a car crosses the picture again and again; each time it is a pass."""
     folder = tmp_path_factory.mktemp("rtsp")
     write_stream(folder / "a.mp4", 8, cars=1, every_s=10.5)
@@ -28,7 +26,7 @@ def camera(tmp_path_factory) -> Iterator[str]:
 
 
 @contextmanager
-def service(folder: Path, camera: str, receiver: str) -> Iterator[tuple[httpx.Client, int]]:
+def service(folder, camera, receiver):
     (folder / "residents.csv").write_text(f"plate\n{TEXT}\n")
     (folder / "cameras.toml").write_text(f"""
         storage = {{texts = true, pictures = true}}
@@ -61,7 +59,7 @@ def service(folder: Path, camera: str, receiver: str) -> Iterator[tuple[httpx.Cl
     assert "secret@" not in log and TEXT not in log
 
 
-def process(supervisor: int, *words: str) -> psutil.Process:
+def process(supervisor, *words):
     for child in psutil.Process(supervisor).children(recursive=True):
         command = " ".join(child.cmdline())
         if all(word in command for word in words):
@@ -70,15 +68,15 @@ def process(supervisor: int, *words: str) -> psutil.Process:
 
 
 def test_a_car_is_one_event_and_none_is_lost_whoever_is_killed(tmp_path, camera, receiver):
-    def events() -> list[dict]:
+    def events():
         return [json.loads(taken.body) for taken in receiver.requests if taken.status == 200]
 
-    def ended() -> list[dict]:
+    def ended():
         return [event for event in events() if event["type"] == "pass.ended"]
 
     with service(tmp_path, camera, receiver.url) as (client, supervisor):
 
-        def one_more() -> None:
+        def one_more():
             before = len(ended())
             wait_until(lambda: len(ended()) > before, PATIENCE_S)
 
@@ -105,7 +103,7 @@ def test_a_car_is_one_event_and_none_is_lost_whoever_is_killed(tmp_path, camera,
             one_more()
         receiver.status, before = 503, len(ended())
 
-        def kept() -> int:
+        def kept():
             return len(client.get("/v1/passes", params={"text": "E333*"}).json()["passes"])
 
         known = kept()

@@ -1,37 +1,28 @@
 """Frames of one plate together: what several say, what one can't veto, what counts once."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import scripted
-from spelled import LOST, WHITE, YELLOW, Doubts, log_probs_of
+from spelled import LOST, WHITE, YELLOW, log_probs_of
 
 from plate_models.formats import grammar_of
 from plate_models.recognition.calibration import Calibration, logit
 from plate_models.recognition.decoding import Evidence, Reading, choose_reading
 from plate_models.spec import RECOGNIZER
-from plates.cameras.frames import SeenPlate
-from plates.cameras.fusion import Fused, Fusion, Reader
+from plates.cameras.fusion import Fusion, Reader
 
 READER = Reader(grammar_of("ru"), calibration=Calibration(readable_from=0.9))
 
 
-def seen(
-    text: str,
-    doubts: Doubts | None = None,
-    *,
-    x: float = 0.0,
-    width: float = 100.0,
-    ground: dict[str, float] = WHITE,
-) -> SeenPlate:
+def seen(text, doubts=None, *, x=0.0, width=100.0, ground=WHITE):
     """A plate that spells a text, with doubts."""
     log_probs, evidence = log_probs_of(text, doubts), Evidence(1, ground, 4.64, 0.05)
     return replace(scripted.seen(text, (x, 0), width), log_probs=log_probs, evidence=evidence)
 
 
-def fuse(plates: Sequence[SeenPlate], reader: Reader, listed: Sequence[str] = ()) -> Fused:
+def fuse(plates, reader, listed=()):
     fusion = Fusion(reader)
     for plate in plates:
         fusion.add(plate)
@@ -81,7 +72,7 @@ def test_a_bad_frame_has_no_veto_and_a_small_one_a_small_voice():
 
 
 def test_a_parked_car_is_seen_once_and_one_that_moves_more_often():
-    doubts: Doubts = {2: {"2": 0.7, "7": 0.3}}
+    doubts = {2: {"2": 0.7, "7": 0.3}}
     alone = fuse([seen("A127EX71", doubts)], READER).reading
     parked = fuse([seen("A127EX71", doubts) for _ in range(200)], READER).reading
     assert parked.score == pytest.approx(alone.score, abs=1e-3) and not parked.readable
@@ -102,13 +93,13 @@ def test_the_best_of_many_frames_are_kept():
 def test_the_grammar_is_not_outvoted_by_the_number_of_frames():
     # The recognizer takes the letter for a digit each time, which is one mistake and not ten.
     for letter, digit in ("O0", "B8"):
-        doubts: Doubts = {0: {digit: 0.9, letter: 0.1}}
+        doubts = {0: {digit: 0.9, letter: 0.1}}
         text = f"{letter}002EX71"
         frames = [seen(text, doubts, x=400 * n, width=60 * 1.2**n) for n in range(10)]
         reading = fuse(frames, READER).reading
         assert reading.candidates[0][0] == text and reading.characters[0][1] > 0.8
     # Nor by one that is sure: of a typeface that it never saw nobody is.
-    sure: Doubts = {0: {"0": 0.995, "O": 0.005}}
+    sure = {0: {"0": 0.995, "O": 0.005}}
     frames = [seen("O002EX71", sure, x=400 * n, width=60 * 1.2**n) for n in range(10)]
     assert fuse(frames, READER).reading.candidates[0][0] == "O002EX71"
 

@@ -4,9 +4,7 @@ import base64
 import logging
 import socket
 import time
-from collections.abc import Callable
 from contextlib import closing, contextmanager
-from pathlib import Path
 from types import SimpleNamespace
 
 import av
@@ -24,7 +22,7 @@ START = 1_769_860_800.0
 SIZE_WH = (320, 240)
 
 
-def picture(number: int) -> np.ndarray:
+def picture(number):
     """(H, W, 3) BGR: a square that moves, and the number as shade."""
     image = np.full((SIZE_WH[1], SIZE_WH[0], 3), 40, np.uint8)
     x = 10 + 6 * number % 250
@@ -32,7 +30,7 @@ def picture(number: int) -> np.ndarray:
     return image
 
 
-def write_video(path: Path, seconds: float = 2, fps: int = 10, **metadata: str) -> Path:
+def write_video(path, seconds=2, fps=10, **metadata):
     with av.open(path, "w") as container:
         container.metadata.update(metadata)
         stream = container.add_stream("libx264", rate=fps, options={"g": "10", "bf": "0"})
@@ -49,7 +47,7 @@ class _Mjpeg(QuietHandler):
 
     muted = False
 
-    def do_GET(self) -> None:  # noqa: N802 - http.server's name
+    def do_GET(self):  # noqa: N802 - http.server's name
         name = self.path.strip("/")
         wanted = "Basic " + base64.b64encode(b"viewer:right").decode()
         if name == "guarded" and self.headers.get("Authorization") != wanted:
@@ -87,9 +85,9 @@ def opened(address, fps=25):
         yield source, source.frames()
 
 
-def wait_for(source: Source, frames: object, reached: Callable[[], bool], seconds: float = 20):
+def wait_for(source, frames, reached):
     """Take frames until something is reached; returns those that came."""
-    until, taken = time.monotonic() + seconds, []
+    until, taken = time.monotonic() + 20, []
     while not reached():
         assert time.monotonic() < until, source.state
         frame = next(frames)
@@ -290,11 +288,11 @@ def test_a_camera_that_sends_local_time_as_utc_is_not_believed(ahead_s):
     assert clock.source == ("arrival" if ahead_s else "rtcp")
 
 
-def scene(rng, x=None, size=(20, 5)):
+def scene(rng, x=None):
     image = np.full((1080, 1920, 3), 90, np.int16)
     image[400:] = 60
     if x is not None:
-        cv2.rectangle(image, (x, 500), (x + size[0], 500 + size[1]), (170, 170, 170), cv2.FILLED)
+        cv2.rectangle(image, (x, 500), (x + 20, 505), (170, 170, 170), cv2.FILLED)
     return np.clip(image + rng.normal(0, 4, image.shape), 0, 255).astype(np.uint8)
 
 
