@@ -112,6 +112,8 @@ def urlencoded(content: str | bytes) -> dict[str, object]:
 
 
 LINES = "\r\n".join(BASE64[at : at + 76] for at in range(0, len(BASE64), 76))
+# Of node-red-contrib-plate-recognizer 1.0.3: no space before the type's parameter.
+DASHES = {"content-type": f"multipart/form-data;boundary={'-' * 26}683467894704582608514088"}
 NO_PADDING = base64.urlsafe_b64encode(PHOTO).rstrip(b"=")
 DATA_ADDRESS = f"data:image/jpeg;base64,{BASE64}"
 
@@ -122,6 +124,7 @@ DATA_ADDRESS = f"data:image/jpeg;base64,{BASE64}"
         (READER, {"data": {"upload": BASE64}}),
         (READER, urlencoded(f"upload={BASE64}")),  # plus signs not escaped
         (READER, {"files": {"upload": (None, BASE64)}}),
+        (READER, {"files": {"upload": (None, BASE64)}, "headers": DASHES}),
         (READER, {"files": {"upload": (None, LINES)}}),
         (READER, {"files": {"upload": (None, NO_PADDING)}}),
         (READER, {"json": {"upload": BASE64, "camera_id": None, "regions": ["ru"], "mmc": False}}),
@@ -156,7 +159,9 @@ def test_timestamp_comes_back_in_utc(client):
         (READER, {"config": '{"region": "strict"}'}, READ),
         (READER, {"config": '{"region": "False"}', "regions": "nl"}, READ),
         (READER, {"config": '{"mode": "redaction", "threshold_o": 0.5}'}, [*READ, ""]),
-        (READER, {"config": json.dumps('{"threshold_d": 0.95}')}, []),
+        # The vendor's plate_recognition.py, and deepstack-python 0.9.
+        (READER, {"config": json.dumps('{"threshold_d": 0.95}'), "mmc": "True"}, []),
+        (ALPR, {"min_confidence": "0.45", "api_key": "key"}, READ),
         (READER, {"some_new_field": "x", "camera_id": "", "timestamp": ""}, READ),
         (ALPR, {"min_confidence": "0.99", "operation": "plate"}, READ),
         (ALPR, {"min_confidence": "0.995"}, []),
@@ -195,52 +200,3 @@ def test_regions_add_no_country_to_those_of_the_setting(fake):
         for regions, countries in (("", "sk,cz"), ("cz", "cz,sk,cz"), ("pl", "sk,cz")):
             assert post(few, READER, regions=regions).status_code == 201
             assert fake.countries == countries
-
-
-# What clients send, recorded on a socket that only listens; the vendor's script is no package: its
-# request is put together after its source.
-RECORDED = {
-    # Base64 in a form; no space before the type's parameter.
-    "node-red-contrib-plate-recognizer 1.0.3": (
-        READER,
-        {
-            "headers": {
-                "Authorization": "Token secret",
-                "Content-Type": f"multipart/form-data;boundary={'-' * 26}683467894704582608514088",
-            },
-            "files": [
-                ("upload", (None, BASE64)),
-                ("mmc", (None, "false")),
-                ("camera_id", (None, "gate-1")),
-                ("timestamp", (None, "2026-11-21T19:43:21.121Z")),
-                *(("regions", (None, region)) for region in ("ru", "nl")),
-            ],
-        },
-    ),
-    # With --engine-config: JSON encoded twice.
-    "plate_recognition.py": (
-        READER,
-        {
-            "data": {"regions": "ru", "config": r'"{\"region\": \"strict\"}"'}
-            | {"camera_id": "Camera1", "mmc": "True"},
-            "files": {"upload": ("car.jpg", PHOTO)},
-        },
-    ),
-    "deepstack-python 0.9": (
-        "/v1/vision/alpr",
-        {
-            "data": {"api_key": "key", "min_confidence": "0.45"},
-            "files": {"image": ("image", PHOTO)},
-        },
-    ),
-}
-
-
-@pytest.mark.parametrize("name", RECORDED)
-def test_recorded_requests(client, fake, name):
-    path, options = RECORDED[name]
-    response = client.post(path, **options)
-    assert plates_of(response) == READ
-    assert fake.photos == [PHOTO]
-    if path == READER:
-        assert response.json()["camera_id"] in ("gate-1", "Camera1")
