@@ -14,13 +14,14 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import fake_triton
 import httpx
 import pytest
 from camera_events import store_of
 from fake_triton import FakeTriton
-from support import ELSEWHERE, REPOSITORY, TritonEndpoints, running_gateway
+from support import ELSEWHERE, REPOSITORY, running_gateway
 
 from plates.serving.running import running_service
 from plates.serving.triton import EmbeddedTriton
@@ -45,16 +46,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def triton():
-    """A real Triton with the real models, one for the whole session."""
+    """Where a real Triton with the real models listens, one for the whole session."""
     if ELSEWHERE:
         grpc_url = os.environ.get("PLATES_TRITON_URL")
         if not grpc_url:
             pytest.skip("PLATES_URL is set and PLATES_TRITON_URL is not: no Triton to talk to")
         http_url = os.environ.get("PLATES_TRITON_HTTP_URL") or None
-        yield TritonEndpoints(grpc_url.rpartition("://")[2], http_url)
+        grpc_url = grpc_url.rpartition("://")[2]
+        yield SimpleNamespace(grpc_url=grpc_url, http_url=http_url, embedded=None)
         return
     with EmbeddedTriton(REPOSITORY) as server:
-        yield TritonEndpoints(server.grpc_url, server.http_url, server)
+        urls = {"grpc_url": server.grpc_url, "http_url": server.http_url}
+        yield SimpleNamespace(**urls, embedded=server)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 import psutil
@@ -26,7 +26,6 @@ from api.main import create_app
 from api.request import Deadline
 from api.settings import Settings
 from plate_models.training.labels import LabelledPlate, load_labels
-from plates.serving.triton import EmbeddedTriton
 
 ROOT = Path(__file__).resolve().parents[2]
 # The exported models; another folder while weights are being trained.
@@ -72,14 +71,6 @@ def read_samples() -> dict[str, tuple[LabelledPlate, ...]]:
 def plates(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     options = {"cwd": ROOT, "env": os.environ | environment, "timeout": 180}
     return subprocess.run([*PLATES, *words], capture_output=True, text=True, **options)
-
-
-class TritonEndpoints(NamedTuple):
-    """Where a Triton listens: host:port each; ``embedded`` if it is ours."""
-
-    grpc_url: str
-    http_url: str | None
-    embedded: EmbeddedTriton | None = None
 
 
 def post_raw(
