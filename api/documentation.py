@@ -3,7 +3,6 @@
 from typing import Any
 
 from fastapi import FastAPI
-from pydantic import BaseModel
 
 from api.answers import ProblemDocument
 from api.errors import kinds
@@ -11,8 +10,8 @@ from api.uploads.receiving import UploadForm
 
 Responses = dict[int | str, dict[str, Any]]
 
-# Written out: FastAPI would list a model as application/json besides.
-_PROBLEM_SCHEMA = ProblemDocument.model_json_schema()
+# Not as `model`: FastAPI would list it as application/json besides. Batches have it there.
+_PROBLEM_SCHEMA = {"$ref": f"#/components/schemas/{ProblemDocument.__name__}"}
 
 
 def problem_response(description: str) -> dict[str, Any]:
@@ -34,11 +33,13 @@ def file_field(description: str) -> dict[str, Any]:
     return {"type": "string", "format": "binary", "description": description}
 
 
-def body_of(
-    form: UploadForm, properties: dict[str, Any], parameters: type[BaseModel]
-) -> dict[str, Any]:
-    """The OpenAPI request body of a route whose form has these fields and the parameters'."""
-    properties = properties | parameters.model_json_schema()["properties"]
+def body_of(form: UploadForm, properties: dict[str, Any]) -> dict[str, Any]:
+    """The OpenAPI request body of a route whose form has these fields.
+
+    Those of the address are not listed again: Swagger UI and generated clients would send
+    examples or defaults of them in every form, where they win. Fields that may be left out have
+    an empty example, for the same reason.
+    """
     schema = {"type": "object", "required": [form.fields[0]], "properties": properties}
     content = {
         kind: {"schema": file_field("The photo") if kind == "image/*" else schema}
@@ -59,8 +60,9 @@ def document_tokens(app: FastAPI) -> None:
         token = {"type": "http", "scheme": "bearer", "description": "Where the service has tokens"}
         document["components"]["securitySchemes"] = {"token": token}
         for operations in document["paths"].values():
-            if "post" in operations:
-                operations["post"]["security"] = [{}, {"token": []}]  # {}: or none
+            for operation in operations.values():
+                if "403" in operation["responses"]:
+                    operation["security"] = [{}, {"token": []}]  # {}: or none
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -67,7 +67,10 @@ def create_app(settings: Settings, routers: Sequence[APIRouter] = ()) -> FastAPI
             CORSMiddleware,
             allow_origins=settings.cors_origins,
             allow_methods=("GET", "POST"),
-            allow_headers=("Authorization", "Content-Type", "X-Request-Id", "X-Request-Timeout"),
+            allow_headers=(
+                *("Authorization", "Content-Type", "Last-Event-ID"),
+                *("X-Request-Id", "X-Request-Timeout"),
+            ),
             expose_headers=("Retry-After", "X-Plates-Redacted", "X-Request-Id"),
         )
     app.add_middleware(Edge, settings=settings, metrics=metrics)

@@ -168,7 +168,7 @@ class Settings(BaseSettings):
     """Seconds after which /readyz gives up the photo it tries."""
 
     tokens: Annotated[tuple[Token, ...], NoDecode] = ()
-    """Clients that send photos must send one of these; none: every client may."""
+    """Clients must send one of these, separated by commas; none: every client may send photos."""
 
     tokens_file: TokensFile | None = None
     """Further tokens, one per line; lines with # in front are comments."""

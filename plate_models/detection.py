@@ -133,11 +133,11 @@ def letterbox(
 
 def check_image(image: Any) -> None:
     """Raise ValueError unless the image is (H, W, 3) uint8 with at least one pixel."""
-    kind = str(image.dtype).removeprefix("torch.")
+    kind = str(getattr(image, "dtype", "")).removeprefix("torch.")
     if kind != "uint8" or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
         raise ValueError(
             f"expected an image (H, W, 3) uint8 with at least one pixel, "
-            f"got {tuple(image.shape)} {kind}"
+            f"got {f'{tuple(image.shape)} {kind}' if kind else type(image).__name__}"
         )
 
 

@@ -15,7 +15,7 @@ from api.answers import Plate, PlatesAnswer, answer_from
 from api.compat.dialect import Dialect, Score, fields_of, whole_pixels
 from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import MEANINGS, Responses, body_of, file_field
-from api.parameters import LenientFilter, PlateFilter
+from api.parameters import LenientFilter
 from api.uploads.receiving import UploadForm
 
 # The older of both routes is what many clients still have in their settings.
@@ -68,7 +68,7 @@ _ERRORS: Responses = {
 }
 _PROPERTIES = {
     "upload": file_field("The photo; or its bytes in base64"),
-    "min_confidence": {"type": "number", "minimum": 0, "maximum": 1},
+    "min_confidence": {"type": "number", "minimum": 0, "maximum": 1, "example": ""},
 }
 
 
@@ -82,7 +82,7 @@ class AlprFields(BaseModel):
     _ROUTES[0],
     response_model=AlprAnswer,
     responses=_ERRORS,
-    openapi_extra={"requestBody": body_of(_FORM, _PROPERTIES, PlateFilter)},
+    openapi_extra={"requestBody": body_of(_FORM, _PROPERTIES)},
     summary="Read the plates in a photo, as CodeProject.AI does",
 )
 @router.post(_ROUTES[0] + "/", include_in_schema=False)

@@ -18,7 +18,7 @@ from api.compat.dialect import Dialect, Score, fields_of, whole_pixels
 from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import MEANINGS, Responses, body_of
 from api.errors import InvalidParameter
-from api.parameters import LenientFilter, PlateFilter
+from api.parameters import LenientFilter
 from api.uploads.receiving import Upload, UploadForm
 from plate_models.formats import at_hand, country_of
 from plate_models.spec import MODEL_VERSION
@@ -214,7 +214,7 @@ _ERRORS: Responses = {
     status_code=201,
     response_model=PlateReaderAnswer,
     responses=_ERRORS,
-    openapi_extra={"requestBody": body_of(_FORM, _SHOWN["form"], PlateFilter)},
+    openapi_extra={"requestBody": body_of(_FORM, _SHOWN["form"])},
     summary="Read the plates in a photo, as Plate Recognizer Snapshot does",
 )
 @router.post(_READER, status_code=201, include_in_schema=False)

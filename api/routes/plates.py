@@ -53,7 +53,7 @@ _BATCH_PROPERTIES = {
     "/v1/plates",
     response_model=PlatesAnswer,
     responses={200: _REDACTED, **PROBLEMS},
-    openapi_extra={"requestBody": body_of(_FORM, _PROPERTIES, PlatesParameters)},
+    openapi_extra={"requestBody": body_of(_FORM, _PROPERTIES)},
     summary="Read the plates in a photo",
 )
 async def read_plates(
@@ -86,7 +86,7 @@ async def read_plates(
     "/v1/plates/batch",
     response_model=BatchAnswer,
     responses=PROBLEMS,
-    openapi_extra={"requestBody": body_of(_BATCH_FORM, _BATCH_PROPERTIES, PlateFilter)},
+    openapi_extra={"requestBody": body_of(_BATCH_FORM, _BATCH_PROPERTIES)},
     summary="Read the plates in several photos",
 )
 async def read_batch(

@@ -241,6 +241,8 @@ class _BodyReader:
     def _too_long(self, name: str) -> Problem:
         if self._max_text and name in self._form.fields:
             return PhotoTooLarge(too_many_bytes_message(self._limits))
+        if name in self._form.fields:
+            return MissingImage(_came_as_text(name))
         return InvalidForm(f"The field '{name}' is longer than {MAX_FIELD_BYTES} bytes.")
 
     async def _read_raw(self, max_bytes: int, copies: int = 1) -> bytes:
@@ -273,15 +275,15 @@ class _BodyReader:
 
 def _photos_among(files: list[Part], fields: Mapping[str, bytes], form: UploadForm) -> list[Part]:
     """Find the files of a form that are photos; any other file is a mistake worth naming."""
-    wanted = form.fields[0]
     photos = [part for part in files if form.any_field or part.name in form.fields]
     others = {part.name for part in files if part.name not in form.fields}
     if not photos:
         came = _listed(others | fields.keys()) or "none"
+        as_text = [name for name in form.fields if name in fields]
         raise MissingImage(
-            f"The field '{wanted}' came as text. Send it as a file: curl -F {wanted}=@photo.jpg"
-            if wanted in fields
-            else f"The form has no file in the field '{wanted}'; its fields are: {came}."
+            _came_as_text(as_text[0])
+            if as_text
+            else f"The form has no file in the field '{form.fields[0]}'; its fields are: {came}."
         )
     if len(photos) > form.max_photos:
         raise InvalidParameter(
@@ -290,6 +292,13 @@ def _photos_among(files: list[Part], fields: Mapping[str, bytes], form: UploadFo
     if len(photos) < len(files):
         raise InvalidParameter(f"There are also files in the fields {_listed(others)}.")
     return photos
+
+
+def _came_as_text(name: str) -> str:
+    return (
+        f"The field '{name}' came as text: it has no file name. Send it as a file, not in base64: "
+        f"curl -F {name}=@photo.jpg"
+    )
 
 
 def _listed(names: set[str]) -> str:

@@ -1,11 +1,12 @@
 """The three nets, loaded on an engine and ready for `pipeline.read_plates`."""
 
 import atexit
+import os
 import re
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,12 @@ class Nets:
     config: PipelineConfig
     engine: str
     device: str = "cpu"
+    process: int = field(default_factory=os.getpid)
 
     def read(self, image: NDArray[np.uint8], still: bool = True) -> list[Plate]:
         """Find and read every plate of a photo, (H, W, 3) uint8 RGB."""
+        if os.getpid() != self.process:  # Their threads are not there: it would wait for ever.
+            raise EngineError("these nets were loaded before a fork: load them in each process")
         nets = self.detect, self.rectify, self.recognize
         return read_plates(self.place(image), *nets, replace(self.config, still=still))
 

@@ -235,10 +235,11 @@ def _stream_row(event: Event) -> str:
     return line.getvalue()
 
 
-def _append(target: settings.FileTarget, delivery: Delivery, event: Event) -> None:
+def _append(target: settings.FileTarget, _: Delivery, event: Event) -> None:
     """Append a line, which is on the disk before the event counts as delivered."""
     is_csv = target.kind == "csv"
-    line = _stream_row(event) if is_csv else f"{delivery.payload}\n"
+    as_json = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+    line = _stream_row(event) if is_csv else f"{as_json}\n"
     try:
         with target.path.open("a+b") as file:
             size = file.seek(0, os.SEEK_END)

@@ -15,7 +15,7 @@ from pydantic import AwareDatetime, BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from api.dependencies import ContextOfRequest, ServicesOfApp
-from api.documentation import PROBLEMS, body_of, file_field
+from api.documentation import PROBLEMS, body_of, file_field, problem_response
 from api.errors import PHOTO_PROBLEMS
 from api.uploads.receiving import UploadForm
 from plates.cameras import FOLDER_VARIABLE, state_file
@@ -100,9 +100,12 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
     @router.post(
         "/v1/cameras/{camera}/frames",
         status_code=202,
-        openapi_extra={
-            "requestBody": body_of(_FORM, {"image": file_field("The frame")}, FrameParameters)
+        response_class=Response,
+        responses={
+            404: problem_response("There is no such camera"),
+            409: problem_response("The camera has a source of its own"),
         },
+        openapi_extra={"requestBody": body_of(_FORM, {"image": file_field("The frame")})},
         summary="Push a frame of a camera",
     )
     async def push_frame(
@@ -148,7 +151,10 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
         "/v1/passes/{pass_id}/picture",
         dependencies=guarded,
         response_class=Response,
-        responses={200: {"content": {"image/jpeg": {}}}},
+        responses={
+            200: {"content": {"image/jpeg": {}}},
+            404: problem_response("No picture of this pass is kept"),
+        },
         summary="The plate of a pass",
     )
     def picture(pass_id: str) -> Response:

@@ -46,7 +46,7 @@ class TritonRecognizer:
     the request, which takes longer.
     """
 
-    def __init__(self, settings: Settings, key: str = "") -> None:
+    def __init__(self, settings: Settings, camera: str, key: str = "") -> None:
         token, ca_file = settings.triton_token, settings.triton_ca_file
         self._headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else None
         self._client = InferenceServerClient(
@@ -56,7 +56,7 @@ class TritonRecognizer:
             channel_args=CHANNEL_OPTIONS,
         )
         self._countries = settings.countries
-        self._shared = _SharedPixels(self._client, key) if key else None
+        self._shared = _SharedPixels(self._client, camera, key) if key else None
         self.model = Model(version="", weights="")
         self.reader = Reader()
 
@@ -95,8 +95,8 @@ class TritonRecognizer:
 class _SharedPixels:
     """A piece of shared memory that Triton reads pixels from."""
 
-    def __init__(self, client: InferenceServerClient, key: str) -> None:
-        self._client, self._headers = client, {_KEY_HEADER: key}
+    def __init__(self, client: InferenceServerClient, name: str, key: str) -> None:
+        self._client, self._name, self._headers = client, name, {_KEY_HEADER: key}
         self._memory: SharedMemory | None = None
 
     def put(self, image: NDArray[np.uint8]) -> str:
@@ -104,21 +104,23 @@ class _SharedPixels:
         if self._memory is None or self._memory.size < image.nbytes:
             self.forget()
             self._memory = SharedMemory(create=True, size=image.nbytes)
-            region = self._memory.name, f"/{self._memory.name}", self._memory.size
+            region = self._name, f"/{self._memory.name}", self._memory.size
             try:
+                # A process of this camera that was killed has left its own there.
+                self._client.unregister_system_shared_memory(self._name, headers=self._headers)
                 self._client.register_system_shared_memory(*region, headers=self._headers)
             finally:
                 # Both have it open: it goes with them, also if they are killed.
                 self._memory.unlink()
         np.ndarray(image.shape, np.uint8, self._memory.buf)[:] = image
-        return self._memory.name
+        return self._name
 
     def forget(self) -> None:
         """Give the memory back, here and at Triton."""
         memory, self._memory = self._memory, None
         if memory is not None:
             with contextlib.suppress(InferenceServerException):
-                self._client.unregister_system_shared_memory(memory.name, headers=self._headers)
+                self._client.unregister_system_shared_memory(self._name, headers=self._headers)
             memory.close()
 
 

@@ -170,7 +170,7 @@ class Source(FrameSource):
                 captured, position_s = clock.of(frame)
                 if clock.source == "rtcp":
                     # Beside the least delay, as the camera's clock may be wrong.
-                    delay_s = time.time() - captured
+                    delay_s = time.monotonic() - captured  # Clocks that are set are no delay.
                     least_s = min(least_s + _CREEP_S, delay_s)
                     late = delay_s - least_s > _LATE_S
                     stream.codec_context.skip_frame = "NONKEY" if late else "DEFAULT"

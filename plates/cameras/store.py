@@ -1,5 +1,6 @@
 """Events on their way to targets, and what is kept of them, in SQL."""
 
+import json
 import logging
 import queue
 import threading
@@ -138,7 +139,9 @@ class Store:
         """Write an event (of now) and what targets are owed; False, and nothing, if it is there."""
         row = event.model_dump(include={"revision", "type", "camera", "text"})
         row |= {"pass_id": event.id, "started": event.time.first, "created": created or time.time()}
-        row |= {"payload": event.model_dump_json(), "picture": picture}
+        # In ASCII, which databases of any encoding take.
+        payload = json.dumps(event.model_dump(mode="json"), separators=(",", ":"))
+        row |= {"payload": payload, "picture": picture}
         new = self._insert(_events).values(row).on_conflict_do_nothing().returning(_events.c.seq)
         with self._transaction(write=True) as connection:
             seq = connection.scalar(new)

@@ -104,7 +104,7 @@ def _follow(
     alive: int,
 ) -> None:
     folder = Path(os.environ[FOLDER_VARIABLE])
-    recognizer = TritonRecognizer(settings, os.environ.get(KEY_VARIABLE, ""))
+    recognizer = TritonRecognizer(settings, camera.name, os.environ.get(KEY_VARIABLE, ""))
     outbox = Outbox()
     targets = [target for target in file.targets if target.name in camera.targets]
     pictures = file.storage.pictures or any(getattr(each, "picture", False) for each in targets)

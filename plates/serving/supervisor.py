@@ -49,6 +49,7 @@ class Supervisor:
         self._parts = parts
         self._status_file = status_file
         self._written: Status | None = None
+        self._is_kept = True  # whether the file has it
 
     def start(self) -> None:
         """Start all parts; raises `EmbeddedTritonError` if one of them can't be started."""
@@ -83,15 +84,17 @@ class Supervisor:
     def _write(self, state: State | None = None) -> None:
         status = merge([part.status for part in self._parts])
         status = replace(status, state=state or status.state)
-        if status == self._written:
+        if status == self._written and self._is_kept:
             return
         if self._written is None or status.state != self._written.state:
             log.info("The service is %s.", status.state)
-        self._written = status
+        self._written, was_kept, self._is_kept = status, self._is_kept, True
         try:
             write_status(self._status_file, status)
-        except OSError as error:  # a full disk must not end the service
-            log.warning("The status file can't be written: %s.", error)
+        except OSError as error:  # A full disk must not end the service; it may be free later.
+            self._is_kept = False
+            if was_kept:
+                log.warning("The status file can't be written: %s.", error)
 
 
 class RestartBudget:

@@ -257,7 +257,9 @@ class Versions:
             each = [f"\n- {version.number}: {why}" for version, why in self._refused.values()]
             self._refused = {}
             raise StartError(
-                f"No model version in {self._repository} can be served:{''.join(each)}"
+                f"No model version in {self._repository} can be served. After an update of the "
+                f"service take config.pbtxt and configs/ of each model from its own "
+                f"model_repository/, then run `plates export`:{''.join(each)}"
             )
         if not self.is_proven or self.serving not in left:
             self.serving, self.is_proven = next(iter(left), None), False

@@ -95,6 +95,7 @@ REFUSED: dict[tuple[str, str | int], list[tuple[dict[str, object], str]]] = {
         (photos("other"), "'other'"),
         (body(form(), MULTIPART), "none"),
         (body(form(part(b"a", "form-data; name=image")), MULTIPART), "as text"),
+        (body(form(part(bytes(20_000), "form-data; name=image")), MULTIPART), "no file name"),
     ],
     (PLATES, "invalid-parameter"): [
         (photos("image", "image"), "2 photos; at most 1"),
@@ -112,6 +113,7 @@ REFUSED: dict[tuple[str, str | int], list[tuple[dict[str, object], str]]] = {
     (BATCH, "missing-image"): [
         (photos("photo"), "'photo'"),
         ({"files": {"image": (None, "text")}}, "as text"),
+        ({"files": {"images": (None, "text")}}, "'images' came as text"),
     ],
     (BATCH, "invalid-parameter"): [
         (photos(*["image"] * 17), "17 photos; at most 16"),

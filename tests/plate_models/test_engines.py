@@ -1,5 +1,6 @@
 """Graphs on their engines, and how many threads they get."""
 
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ import pytest
 
 from plate_models import cores
 from plate_models.engines import openvino_engine
+from plate_models.engines.nets import EngineError, load_nets
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +76,18 @@ def test_threads_never_exceed_the_cores_unless_asked(monkeypatch, configured, gi
         monkeypatch.setenv(cores.THREADS, senseless)
         with pytest.raises(ValueError, match=f"PLATES_THREADS: .*whole number.*{senseless}"):
             cores.choose_threads()
+
+
+def test_nets_that_were_loaded_before_a_fork_say_so():
+    nets, photo = load_nets(), np.zeros((9, 9, 3), np.uint8)
+    child = os.fork()
+    if not child:
+        try:
+            nets.read(photo)
+        except EngineError:
+            os._exit(7)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 def test_signals_arrive_after_the_nets_are_gone(doubling):

@@ -87,8 +87,9 @@ def test_a_line_of_pixels_is_a_photo_too(kind):
     "image", [np.zeros((10, 10, 3)), np.zeros((3, 10, 10), "uint8"), np.zeros((0, 0, 3), "uint8")]
 )
 def test_what_is_no_image_is_refused(image, kind):
-    with pytest.raises(ValueError, match="expected an image"):
-        letterbox(kind(image), (64, 64))
+    for other in (kind(image), None, "photo.jpg"):
+        with pytest.raises(ValueError, match="expected an image"):
+            letterbox(other, (64, 64))
     with pytest.raises(ValueError, match="expected an image"):
         crop_boxes(kind(image), np.zeros((1, 4)))
 

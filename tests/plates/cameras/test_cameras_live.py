@@ -2,6 +2,7 @@
 
 import json
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import httpx
 import psutil
@@ -101,6 +102,9 @@ def test_a_car_is_one_event_and_none_is_lost_whoever_is_killed(tmp_path, camera,
             for victim in [process(supervisor, *words) for words in victims]:
                 victim.kill()
             one_more()
+            # What shared memory a killed process had for its frames is given back.
+            triton = process(supervisor, "tritonserver")
+            assert Path(f"/proc/{triton.pid}/maps").read_text().count("psm_") == 1
         receiver.status, before = 503, len(ended())
 
         def kept():

@@ -99,6 +99,11 @@ def test_plates_are_shown_to_those_with_a_token_alone(fake, store, tmp_path):
         for path in ("cameras", "passes", "passes/p/picture", "events"):
             assert client.get(f"/v1/{path}").status_code == 401, path
         assert client.get("/readyz").status_code != 401
+        paths = client.get("/openapi.json").json()["paths"]
+        for path in ("cameras", "cameras/{camera}/frames", "passes", "events"):
+            assert all("security" in each for each in paths[f"/v1/{path}"].values()), path
+        [push] = paths["/v1/cameras/{camera}/frames"].values()
+        assert "content" not in push["responses"]["202"] and {"404", "409"} <= {*push["responses"]}
         assert client.get("/v1/passes", headers={"Authorization": "Bearer abc"}).status_code == 200
 
 

@@ -24,7 +24,7 @@ def test_frames_are_read_as_in_process_whichever_way_their_pixels_go(triton):
     server = triton.embedded
     nets, before = load_nets(), segments()
     settings = Settings(triton_url=server.grpc_url)
-    ways = [TritonRecognizer(settings, key) for key in (server.http.key, "")]
+    ways = [TritonRecognizer(settings, "gate", key) for key in (server.http.key, "")]
     lines = set()
     scenes = [cv2.imread(str(path)) for path in sorted(SAMPLES.glob("*.jpg"))]
     for image in [*scenes, np.full((300, 400, 3), 127, np.uint8)]:  # the last without plates

@@ -34,7 +34,9 @@ class Postgres:
         if os.geteuid() == 0:  # It refuses to run as root.
             self.account = {"user": "postgres", "group": "postgres", "extra_groups": []}
             shutil.chown(folder, "postgres")
-        self("initdb", "-D", self.data, "-A", "trust", "-U", "plates", "--no-sync")
+        # As where LANG is C: it takes any bytes, but clients must not send other than ASCII.
+        how = "-A", "trust", "-U", "plates", "--no-sync", "-E", "SQL_ASCII", "--locale=C"
+        self("initdb", "-D", self.data, *how)
         self.start()
 
     def __call__(self, program: str, *words: object) -> None:

@@ -1,12 +1,14 @@
 """The `plates` command itself, its refusals, and `plates train`."""
 
+import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from support import PLATES, SCENE
+from support import PLATES, ROOT, SCENE
 
 from plate_models.release import check_manifest
 from plate_models.training import recognizer
@@ -108,6 +110,14 @@ def test_a_full_disk_is_one_line():
         command = [*PLATES, "config", "table"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (1, "plates config: No space left on device\n")
+
+
+def test_a_clip_is_watched_where_stdout_takes_no_cyrillic():
+    command = [*PLATES, "watch", ROOT / "tests" / "clips" / "crossing.mp4", "--json"]
+    env = os.environ | {"PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, encoding="latin-1")
+    events = map(json.loads, done.stdout.splitlines())
+    assert [event["text_native"] for event in events] == ["Е333СТ61"] * 2 and not done.returncode
 
 
 def test_a_closed_pipe_is_no_error():

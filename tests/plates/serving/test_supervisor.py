@@ -161,6 +161,24 @@ def test_unexpected_errors_end_with_a_status_and_a_missing_folder_ends_nothing(t
     assert "status file can't be written" in caplog.text
 
 
+def test_a_status_is_written_once_the_disk_has_room_again(tmp_path):
+    folder = tmp_path / "later"
+    found = []
+
+    def tick():
+        if folder.exists():
+            found.append(read_status(folder / "status.json"))
+            raise ZeroDivisionError
+        folder.mkdir()
+
+    status = Status("ready", {"one": 0})
+    supervisor = Supervisor([Mock(status=status, tick=tick)], folder / "status.json")
+    supervisor.start()
+    with pytest.raises(ZeroDivisionError):
+        supervisor.run()
+    assert found == [status]
+
+
 def test_only_a_status_is_read_as_one(tmp_path):
     path = tmp_path / "status.json"
     assert read_status(path) is None
