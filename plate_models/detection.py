@@ -28,6 +28,8 @@ Found = tuple[Floats, Floats, Lines]
 _LEAST_SCALE, _TILE_SCALE, _MOST_TILES = 0.3, 0.35, 40
 # Tiles overlap by more than a small plate's width. What is so near to where they meet may be cut.
 _OVERLAP_PX, _CUT_PX = 240, 8
+# A plate that has so many pixels on the whole photo's canvas is found there.
+_FOUND_PX = 36
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ def find_small_boxes(
     What overlaps a plate that is known, or is too wide to be found in tiles alone, is left out.
     """
     height, width = image.shape[:2]
+    canvas_h, canvas_w = choose_canvas(height, width, spec.canvases_hw)
+    widest = max(_OVERLAP_PX, _FOUND_PX / min(canvas_h / height, canvas_w / width))
     found = [(np.empty((0, 4), np.float32), np.empty(0, np.float32), np.empty(0, np.int64))]
     for x0, y0, x1, y1 in tiles_of(height, width, spec.canvases_hw):
         boxes, scores, lines = find_boxes(image[y0:y1, x0:x1], detect, spec)
@@ -74,10 +78,10 @@ def find_small_boxes(
         # Where tiles meet, a plate may be cut; another one has it whole.
         inner = np.array((x0 > 0, y0 > 0, x1 < width, y1 < height))
         whole = ~(inner & (np.abs(boxes - (x0, y0, x1, y1)) < _CUT_PX)).any(axis=1)
-        whole &= boxes[:, 2] - boxes[:, 0] < _OVERLAP_PX
+        whole &= boxes[:, 2] - boxes[:, 0] < widest
         found.append((boxes[whole], scores[whole], lines[whole]))
     boxes, scores, lines = map(np.concatenate, zip(*found, strict=True))
-    best = np.argsort(-scores, kind="stable")
+    best = np.argsort(-scores, kind="stable")[: spec.max_candidates]  # as in any one look
     first = np.array(known, np.float32).reshape(-1, 4)
     kept = keep_apart(np.concatenate((first, boxes[best])), spec.iou_threshold)
     best = best[kept[len(first) :]]

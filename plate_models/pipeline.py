@@ -156,7 +156,11 @@ def read_plates(
     if not readable or widest > _WIDE:
         near = read(find_boxes(image, detect, spec, _NEAR))
         plates += [plate for plate in near if _is_plate(plate, _SURE_NEAR)]
-    known = [plate.box for plate in plates if plate.reading.readable]
+    known = [
+        plate.box
+        for plate in plates
+        if plate.reading.readable and plate.detection_score >= _SURE_BOX
+    ]
     plates += read(find_small_boxes(image, detect, spec, known))
     plates.sort(key=lambda plate: (-plate.reading.readable, -plate.detection_score))
     kept = keep_apart([plate.box for plate in plates], spec.iou_threshold)

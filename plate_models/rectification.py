@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plate_models.detection import check_image
-from plate_models.pixels import Floats, Lines, crop, join, resample, to_host
+from plate_models.pixels import Floats, Lines, crop, join, lift_contrast, resample, to_host
 from plate_models.spec import RECTIFIER, RectifierSpec
 
 # (N, 3, h, w) float32 crops to rectified plates and theta.
@@ -55,7 +55,7 @@ def straighten(
 def _straighten_once(
     image: Any, boxes: Floats, lines: Lines, rectify: Rectify, spec: RectifierSpec
 ) -> Rectified:
-    crops = (crop_boxes(image, boxes, lines, spec) - spec.mean) / spec.std
+    crops = (lift_contrast(crop_boxes(image, boxes, lines, spec)) - spec.mean) / spec.std
     plates, thetas = zip(*map(rectify, parts_of(crops, spec.max_batch_size)), strict=True)
     theta = np.concatenate([to_host(each) for each in thetas])
     return Rectified(crops, join(plates), theta, quads_from_theta(theta, boxes, lines, spec))

@@ -7,8 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from plate_models.detection import choose_canvas, letterbox, select_boxes, tiles_of
-from plate_models.pixels import crop, resample
+from plate_models.detection import (
+    choose_canvas,
+    find_small_boxes,
+    letterbox,
+    select_boxes,
+    tiles_of,
+)
+from plate_models.pixels import crop, lift_contrast, resample
 from plate_models.rectification import crop_boxes, quads_from_theta, widen_boxes
 from plate_models.spec import DETECTOR, RECTIFIER
 
@@ -55,6 +61,18 @@ def test_tiles_cover_a_large_photo_and_overlap(width, height, count):
     x0, y0, x1, y1 = tiles[0]
     canvas_h, canvas_w = choose_canvas(y1 - y0, x1 - x0, CANVASES_HW)
     assert min(canvas_h / (y1 - y0), canvas_w / (x1 - x0)) > 0.349
+
+
+def test_tiles_full_of_plates_give_as_many_as_one_look_does():
+    left, top = np.meshgrid(np.arange(20) * 37 + 15.0, np.arange(15) * 28 + 15.0)
+    corner = np.column_stack((left.ravel(), top.ravel()))
+    others = np.tile((0.9, 0), (DETECTOR.max_candidates, 1))
+    candidates = np.concatenate((corner, corner + np.array((20, 8)), others), axis=1).astype(
+        np.float32
+    )
+    photo = np.zeros((2160, 3840, 3), np.uint8)
+    boxes, _, _ = find_small_boxes(photo, lambda _: candidates[None], DETECTOR)
+    assert len(boxes) == DETECTOR.max_candidates
 
 
 @pytest.mark.parametrize(("width", "height"), [(1, 1), (2560, 1440), (64_000_000, 1)])
@@ -128,6 +146,23 @@ def test_crops_lie_where_their_boxes_lie(width, kind):
     inside = slice(4, -4)  # the photo's edge bends the ramp
     assert abs(crop[0] - columns.clip(0, 249))[inside, inside].max() <= 0.51
     assert abs(crop[1] - rows[:, None].clip(0, 199))[inside, inside].max() <= 0.51
+
+
+def test_crops_with_little_contrast_get_more_and_others_stay_as_they_are(kind):
+    clear = np.random.default_rng(1).integers(0, 256, (3, *RECTIFIER.crop_hw)).astype(np.float32)
+    foggy, dark = 0.2 * clear + 190, 0.1 * clear + 5
+    flat = np.full_like(clear, 9)
+    flat[:, ::2] += 2  # no more than noise has
+    crops = np.stack((clear, foggy, dark, flat))
+    lifted = np.asarray(lift_contrast(kind(crops)))
+    assert (lifted[0] == clear).all()
+    for before, after in zip(crops[1:3], lifted[1:3], strict=True):
+        assert np.quantile(after, (0.02, 0.98)) == pytest.approx((25, 225), abs=3)
+        # One stretch for all pixels and channels: shades and hues stay.
+        within = (after > 0) & (after < 255)
+        slope, _ = np.polyfit(before[within], after[within], 1)
+        assert slope > 3 and np.corrcoef(before[within], after[within])[0, 1] > 0.999
+    assert (lifted[3] == flat).all()
 
 
 def test_the_photo_edge_is_repeated_beyond_it(kind):

@@ -95,7 +95,9 @@ def test_small_plates_of_a_large_photo_are_found_where_it_is_looked_at_in_tiles(
     """The photo is four tiles, which meet around x = 1920 and y = 1080."""
     batches: list[int] = []
 
-    def read(width: int, y: int = 1070, still: bool = True, least_px: int = 20):  # type: ignore[no-untyped-def]
+    def read(  # type: ignore[no-untyped-def]
+        width: int, y: int = 1070, still: bool = True, least_px: int = 20, blurred: int = 0
+    ):
         def detect(canvas: Array) -> Array:
             rows, columns = np.nonzero((canvas[0] == 255).all(axis=0))
             candidates = np.zeros((1, DETECTOR.max_candidates, 6), np.float32)
@@ -106,7 +108,8 @@ def test_small_plates_of_a_large_photo_are_found_where_it_is_looked_at_in_tiles(
 
         def recognize_and_count(plates: Array) -> Array:
             batches.append(len(plates))
-            return recognize(plates)
+            text = BLUR if len(batches) <= blurred else HOME
+            return recognizer_of(text)(plates)
 
         batches.clear()
         photo = np.zeros((2160, 3840, 3), np.uint8)
@@ -114,7 +117,7 @@ def test_small_plates_of_a_large_photo_are_found_where_it_is_looked_at_in_tiles(
         config = replace(BOLD, still=still)
         return read_plates(photo, detect, rectify, recognize_and_count, config)
 
-    for y in (2, 1070):
+    for y in (2, 1070, 1190):
         (small,) = read(90, y)
         middle = [(a + b) / 2 for a, b in zip(small.box[:2], small.box[2:], strict=True)]
         assert small.reading.text == HOME
@@ -125,6 +128,9 @@ def test_small_plates_of_a_large_photo_are_found_where_it_is_looked_at_in_tiles(
     assert large.reading.text == HOME and batches == [1]
     assert len(read(139)) == 1 and batches == [1]
     assert read(300, least_px=70) == []
+    # What can't be read in the whole photo is read in a tile.
+    (plate,) = read(139, blurred=1)
+    assert plate.reading.text == HOME
 
 
 def test_where_nothing_can_be_read_plates_are_looked_for_in_a_smaller_photo():

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from support import PLATES, ROOT, SCENE
 
+from plate_models import export, release
 from plate_models.release import check_manifest
 from plate_models.training import recognizer
 from plate_models.training.recognizer import RecognizerTraining
 from plates.benchmarks import service as services
+from plates.cli import main
 
 
 def test_the_version_names_package_and_weights(run):
@@ -110,6 +112,13 @@ def test_a_full_disk_is_one_line():
         command = [*PLATES, "config", "table"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (1, "plates config: No space left on device\n")
+
+
+def test_export_has_nothing_to_do_only_where_nothing_changed(monkeypatch, capsys):
+    monkeypatch.setattr(export, "export", lambda *_: [Path("made")])
+    for current, said in ((True, "up to date"), (False, "made")):
+        monkeypatch.setattr(release, "is_current", lambda *_, current=current: current)
+        assert main.main(["export"]) == 0 and said in capsys.readouterr().out
 
 
 def test_a_clip_is_watched_where_stdout_takes_no_cyrillic():
