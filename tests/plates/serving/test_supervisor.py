@@ -91,7 +91,8 @@ def test_a_killed_worker_is_started_again_even_if_that_fails_at_first(monkeypatc
         assert part.status.state == "healing"
         ticked_until(part, lambda: part.status.state == "ready")
         assert part.status.restarts["gateway"] == 3
-        assert len(list(Path("/proc/self/fd").iterdir())) == open_files
+        # At most: what tests before left open may be closed meanwhile.
+        assert len(list(Path("/proc/self/fd").iterdir())) <= open_files
         last = part._process.pid
     assert not is_alive(first) and not is_alive(last)
 
