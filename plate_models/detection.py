@@ -69,8 +69,8 @@ def find_small_boxes(
     What overlaps a plate that is known, or is too wide to be found in tiles alone, is left out.
     """
     height, width = image.shape[:2]
-    canvas_h, canvas_w = choose_canvas(height, width, spec.canvases_hw)
-    widest = max(_OVERLAP_PX, _FOUND_PX / min(canvas_h / height, canvas_w / width))
+    canvas_hw = choose_canvas(height, width, spec.canvases_hw)
+    widest = max(_OVERLAP_PX, _FOUND_PX / _scale(height, width, canvas_hw))
     found = [(np.empty((0, 4), np.float32), np.empty(0, np.float32), np.empty(0, np.int64))]
     for x0, y0, x1, y1 in tiles_of(height, width, spec.canvases_hw):
         boxes, scores, lines = find_boxes(image[y0:y1, x0:x1], detect, spec)
@@ -90,8 +90,7 @@ def find_small_boxes(
 
 def tiles_of(height: int, width: int, canvases_hw: Sequence[tuple[int, int]]) -> list[Tile]:
     """The fewest tiles x0, y0, x1, y1 of a photo, in its pixels; none where its canvas will do."""
-    canvas_h, canvas_w = choose_canvas(height, width, canvases_hw)
-    if min(canvas_h / height, canvas_w / width) >= _LEAST_SCALE:
+    if _scale(height, width, choose_canvas(height, width, canvases_hw)) >= _LEAST_SCALE:
         return []
     grids = []
     for canvas_h, canvas_w in canvases_hw:
@@ -114,7 +113,12 @@ def choose_canvas(
     height: int, width: int, canvases_hw: Sequence[tuple[int, int]]
 ) -> tuple[int, int]:
     """Choose the canvas (H, W) that shrinks a photo least; of equals, the smallest."""
-    return max(canvases_hw, key=lambda hw: (min(hw[0] / height, hw[1] / width), -hw[0] * hw[1]))
+    return max(canvases_hw, key=lambda hw: (_scale(height, width, hw), -hw[0] * hw[1]))
+
+
+def _scale(height: int, width: int, canvas_hw: tuple[int, int]) -> float:
+    """Canvas pixels for each of a photo that fits a canvas."""
+    return min(canvas_hw[0] / height, canvas_hw[1] / width)
 
 
 def letterbox(
@@ -127,7 +131,7 @@ def letterbox(
     """
     check_image(image)
     h, w = image.shape[:2]
-    scale = share * min(canvas_hw[0] / h, canvas_hw[1] / w)
+    scale = share * _scale(h, w, canvas_hw)
     new_h, new_w = max(round(h * scale), 1), max(round(w * scale), 1)
     top, left = (canvas_hw[0] - new_h) // 2, (canvas_hw[1] - new_w) // 2
     place = slice(top, top + new_h), slice(left, left + new_w)

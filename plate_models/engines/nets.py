@@ -104,15 +104,22 @@ def load_nets(engine: str = "served", device: str = "cpu", folder: Path = WEIGHT
     )
 
 
-def bring_up_to_date(folder: Path = WEIGHTS_DIR, repository: Path = REPOSITORY) -> None:
+def bring_up_to_date(
+    folder: Path = WEIGHTS_DIR,
+    repository: Path = REPOSITORY,
+    version: str = MODEL_VERSION,
+    golden: Path | None = None,
+) -> list[Path]:
     """Export the weights of a folder unless the repository holds them; torch comes with that.
 
-    Raises what `load_nets` does.
+    Takes and raises what `plate_models.export.export` does; returns the artifacts written.
     """
-    if not is_current(sources_of(folder, DEFAULT_GOLDEN), repository):
-        from plate_models.export import export
+    photo = golden or DEFAULT_GOLDEN
+    if photo.is_file() and is_current(sources_of(folder, photo), repository, version):
+        return []
+    from plate_models.export import export
 
-        export(folder, repository)
+    return export(folder, repository, version, golden) or []
 
 
 def check_engine(engine: str, device: str) -> None:

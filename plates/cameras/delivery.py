@@ -237,9 +237,10 @@ def _stream_row(event: Event) -> str:
 
 def _append(target: settings.FileTarget, _: Delivery, event: Event) -> None:
     """Append a line, which is on the disk before the event counts as delivered."""
-    is_csv = target.kind == "csv"
-    as_json = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
-    line = _stream_row(event) if is_csv else f"{as_json}\n"
+    if is_csv := target.kind == "csv":
+        line = _stream_row(event)
+    else:
+        line = json.dumps(event, ensure_ascii=False, separators=(",", ":")) + "\n"
     try:
         with target.path.open("a+b") as file:
             size = file.seek(0, os.SEEK_END)

@@ -22,17 +22,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from plate_models import release
+    from plate_models.engines.nets import bring_up_to_date
+    from plate_models.release import REPOSITORY
 
-    folders = arguments.weights or RELEASED_WEIGHTS, arguments.repository or release.REPOSITORY
-    photo = arguments.golden or release.DEFAULT_GOLDEN
-    # Asked before torch is imported, which takes seconds: make asks each time.
-    if photo.is_file():
-        sources = release.sources_of(folders[0], photo)
-        if release.is_current(sources, folders[1], arguments.version):
-            print("The model repository is up to date.")
-            return 0
-    from plate_models.export import export
-
-    print(*(export(*folders, arguments.version, arguments.golden) or ()), sep="\n")
+    folders = arguments.weights or RELEASED_WEIGHTS, arguments.repository or REPOSITORY
+    written = bring_up_to_date(*folders, arguments.version, arguments.golden)
+    print("\n".join(map(str, written)) or "The model repository is up to date.")
     return 0

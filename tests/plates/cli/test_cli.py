@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from support import PLATES, ROOT, SCENE
 
-from plate_models import export, release
+from plate_models import export
+from plate_models.engines import nets
 from plate_models.release import check_manifest
 from plate_models.training import recognizer
 from plate_models.training.recognizer import RecognizerTraining
@@ -117,7 +118,7 @@ def test_a_full_disk_is_one_line():
 def test_export_has_nothing_to_do_only_where_nothing_changed(monkeypatch, capsys):
     monkeypatch.setattr(export, "export", lambda *_: [Path("made")])
     for current, said in ((True, "up to date"), (False, "made")):
-        monkeypatch.setattr(release, "is_current", lambda *_, current=current: current)
+        monkeypatch.setattr(nets, "is_current", lambda *_, current=current: current)
         assert main.main(["export"]) == 0 and said in capsys.readouterr().out
 
 
