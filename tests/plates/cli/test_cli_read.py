@@ -256,7 +256,7 @@ def test_what_runs_follows_from_weights_and_device(run_stub, tmp_path):
 
 
 def test_other_weights_are_exported_elsewhere_than_what_triton_serves(run, tmp_path, monkeypatch):
-    def export_nothing(source, repository):
+    def export_nothing(source, repository, *_):
         assert source == others and not list(repository.rglob("model.onnx"))
         assert release.REPOSITORY not in (repository, *repository.parents)
         raise export.ExportError("exported elsewhere")
