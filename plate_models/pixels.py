@@ -21,6 +21,9 @@ _SAMPLES_PER_PIXEL = 4
 # A crop whose dark and bright parts, shares of its pixels, lie closer than so many grey levels is
 # stretched until they lie there; closer than noise, they are one part.
 _DARK, _BRIGHT, _LITTLE, _NOISE, _STRETCHED = 0.02, 0.98, 110, 3, (25, 225)
+# Neighbouring rows differ less than rows two apart, 0.6 times as much; where they differ more than
+# this share of it, every second one was taken at another moment, as interlaced video has them.
+_COMBED = 0.95
 
 
 def letterbox(
@@ -32,6 +35,7 @@ def letterbox(
         canvas = np.full((3, *canvas_hw), pad_value, np.uint8)
         inside = canvas[:, rows, columns]
         cv2.split(_shrink(photo, *inside.shape[1:]), list(inside))
+        inside[:] = lift_contrast(inside[None])[0]
         return canvas
     import torch.nn.functional as F
 
@@ -39,7 +43,7 @@ def letterbox(
     inside = on_device[:, rows, columns]
     planes = photo.permute(2, 0, 1)[None].float()  # the CUDA kernel takes floating point only
     resized = F.interpolate(planes, inside.shape[1:], mode="bilinear", antialias=True)[0]
-    inside.copy_(resized.round().clip(0, 255))
+    inside.copy_(lift_contrast(resized[None])[0].round().clip(0, 255))
     return on_device
 
 
@@ -59,7 +63,7 @@ def crop(photo: Any, box: tuple[float, float, float, float], size_hw: tuple[int,
     rows, top, bottom = _near(y0, y1, size_hw[0], photo.shape[0])
     columns, left, right = _near(x0, x1, size_hw[1], photo.shape[1])
     # Narrowed first: rows that are taken by their indices are copied in their whole width.
-    near = photo[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    near = _one_field(photo[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1])
     apart = rows - rows[0], columns - columns[0]
     gaps = any((np.diff(axis) != 1).any() for axis in apart)
     if isinstance(near, np.ndarray):
@@ -78,14 +82,33 @@ def crop(photo: Any, box: tuple[float, float, float, float], size_hw: tuple[int,
     return mixed.round().clip(0, 255)[None]
 
 
-def lift_contrast(crops: Any) -> Any:
-    """Stretch crops (N, 3, h, w) float32 in [0, 255] that have little contrast: by night, in fog.
+def _one_field(near: Any) -> Any:
+    """Pixels (H, W, 3) uint8; of the first field alone where a thing moved between the fields.
 
-    It is measured without the margin, and the same for all colours. Returns the like.
+    The other one's rows become means of those above and below.
+    """
+    few = near[:, ::4, 1] * 1.0
+    to_next, to_same_field = (abs(few[:-2] - other).sum() for other in (few[1:-1], few[2:]))
+    combed = to_next > _COMBED * to_same_field
+    if isinstance(near, np.ndarray) and not combed:
+        return near
+    mended = join([near])
+    between = near[:-2:2] / 2 + near[2::2] / 2
+    mended[1:-1:2] = between * combed + near[1:-1:2] * ~combed
+    return mended
+
+
+def lift_contrast(crops: Any) -> Any:
+    """Stretch pictures (N, 3, h, w) in [0, 255] that have little contrast: by night, in fog.
+
+    It is measured without the margin, and the same for all colours. Returns float32, or the
+    pictures themselves where none has little.
     """
     height, width = crops.shape[2:]
-    rows, columns = slice(height // 6, -(height // 6), 2), slice(width // 8, -(width // 8), 2)
-    middle = crops[:, :, rows, columns].reshape(len(crops), -1)
+    step = max(height // 32, 1)
+    rows = slice(height // 6, -(height // 6) or None, step)
+    columns = slice(width // 8, -(width // 8) or None, step)
+    middle = crops[:, :, rows, columns].reshape(len(crops), -1) * np.float32(1)
     ranks = [round(share * (middle.shape[1] - 1)) for share in (_DARK, _BRIGHT)]
     if isinstance(crops, np.ndarray):
         ordered: Any = np.partition(middle, ranks, axis=1)
@@ -93,9 +116,11 @@ def lift_contrast(crops: Any) -> Any:
         ordered = middle.sort(dim=1).values
     dark, bright = (ordered[:, rank, None, None, None] for rank in ranks)
     spread = bright - dark
+    little = (spread > _NOISE) & (spread < _LITTLE)
+    if isinstance(crops, np.ndarray) and not little.any():
+        return crops
     low, high = _STRETCHED
     stretched = ((crops - dark) * ((high - low) / spread.clip(_NOISE)) + low).clip(0, 255)
-    little = (spread > _NOISE) & (spread < _LITTLE)
     return stretched * little + crops * ~little
 
 

@@ -165,6 +165,28 @@ def test_crops_with_little_contrast_get_more_and_others_stay_as_they_are(kind):
     assert (lifted[3] == flat).all()
 
 
+def test_a_photo_in_fog_is_clear_on_its_canvas(kind):
+    blocks = np.random.default_rng(2).integers(0, 256, (30, 40, 1)).repeat(10, 0).repeat(10, 1)
+    fog = (0.15 * np.tile(blocks, 3) + 200).astype(np.uint8)
+    canvas = np.asarray(letterbox(kind(fog), (448, 448))[0]).astype(int)
+    bars, photo = canvas[:, :56], canvas[:, 56:392]
+    assert (bars == DETECTOR.pad_value).all()
+    assert np.quantile(photo, (0.02, 0.98)) == pytest.approx((25, 225), abs=12)
+
+
+def test_of_interlaced_pixels_one_field_is_cropped(kind):
+    columns = np.arange(250)
+    first, second = (
+        np.tile(((columns + moved) // 9 % 2 * 200)[None, :, None], (200, 1, 3)).astype(np.uint8)
+        for moved in (0, 6)
+    )
+    interlaced = first.copy()
+    interlaced[1::2] = second[1::2]
+    box = np.array([[60.0, 81, 180, 131]])
+    crops = (np.asarray(crop_boxes(kind(each), box)) for each in (first, interlaced))
+    assert np.abs(np.subtract(*crops)).max() <= 1
+
+
 def test_the_photo_edge_is_repeated_beyond_it(kind):
     photo = np.full((20, 20, 3), 60, np.uint8)
     photo[:10, :10] = 200  # wrapping around would bring in the other quarters

@@ -86,6 +86,20 @@ def _turned(degrees: float) -> Recipe:
     return turn
 
 
+def _fields_apart(image: Image) -> Image:
+    """Move every second row, as interlaced video does with what moves."""
+    moved = image.copy()
+    moved[1::2, _FIELDS_PX:] = image[1::2, :-_FIELDS_PX]
+    return moved
+
+
+def _striped(image: Image) -> Image:
+    """Let a fence throw its shade on everything, in stripes of half a plate's width."""
+    rows, columns = np.indices(image.shape[:2])
+    light = np.where((columns + rows // 2) // _STRIPE_PX % 2, 1, 0.4)
+    return np.asarray((image * light[..., None]).astype(np.uint8))
+
+
 def _cut(box: Box) -> Recipe:
     """Cut a box out; whatever else was to be seen is gone."""
     x0, y0, x1, y1 = (max(0, round(edge)) for edge in box)
@@ -93,7 +107,7 @@ def _cut(box: Box) -> Recipe:
     return lambda image: (image[y0:y1, x0:x1], view)
 
 
-_MOTION = np.full((1, 9), 1 / 9, np.float32)
+_MOTION, _FIELDS_PX, _STRIPE_PX = np.full((1, 9), 1 / 9, np.float32), 6, 50
 RECIPES: dict[str, Recipe] = {
     "grey": _in_place(_grey),
     "JPEG quality 20": _in_place(lambda image: compress(image, 20)),
@@ -106,6 +120,8 @@ RECIPES: dict[str, Recipe] = {
     "brightness x 0.25": _in_place(lambda image: np.rint(image * 0.25).astype(np.uint8)),
     "blur sigma 1.5": _in_place(lambda image: np.asarray(cv2.GaussianBlur(image, (0, 0), 1.5))),
     "motion blur 9 px": _in_place(lambda image: np.asarray(cv2.filter2D(image, -1, _MOTION))),
+    "fields 6 px apart": _in_place(_fields_apart),
+    "stripes of shade": _in_place(_striped),
     "red alone": _in_place(lambda image: _channel(image, 0)),
     "green alone": _in_place(lambda image: _channel(image, 1)),
     "blue alone": _in_place(lambda image: _channel(image, 2)),
