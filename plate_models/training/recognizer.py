@@ -17,7 +17,7 @@ from plate_models.engines.nets import load_nets
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.pipeline import Plate
-from plate_models.pixels import resample, to_device, to_host
+from plate_models.pixels import lift_contrast, resample, to_device, to_host
 from plate_models.recognition import ctc
 from plate_models.recognition.decoding import Reading
 from plate_models.rectification import FRAME, theta_of_rows
@@ -158,12 +158,12 @@ def _moved(image: Image, quad: Field, rng: np.random.Generator) -> tuple[Image, 
 def to_input(
     images: NDArray[np.uint8], device: str, rng: np.random.Generator | None = None
 ) -> Tensor:
-    """Normalise crops; with a generator, vary their light and contrast as well.
+    """Normalise crops as they are served; with a generator, vary their light and contrast as well.
 
     Returns (N, 3, H, W) float32 on the device, channels last in memory.
     """
     given: Tensor = to_device(images, device)
-    pixels = given.permute(0, 3, 1, 2).float()
+    pixels: Tensor = lift_contrast(given.permute(0, 3, 1, 2).float())
     if rng is None:
         return pixels.sub_(RECTIFIER.mean).div_(RECTIFIER.std)
     count = (len(images), 1, 1, 1)

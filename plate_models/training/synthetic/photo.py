@@ -98,20 +98,36 @@ def _expose(image: Image, rng: Generator, style: PhotoStyle) -> Field:
 
 
 def _light_unevenly(image: Field, rng: Generator, style: PhotoStyle) -> Field:
-    """Multiply by a smooth light field, now and then by a shadow with an edge."""
+    """Multiply by a smooth light field, now and then by shadows with an edge."""
     height, width = image.shape[:2]
     field = 1 + float(rng.uniform(0, 0.2)) * blobs(rng, (height, width), (3, 4))
-    if rng.random() < style.shadow_share:  # a half-plane in the shade with a soft edge
-        centre = rng.uniform(-0.2, 1.2, 2) * (width, height)
-        angle = rng.uniform(0, 2 * np.pi)
-        x = (np.arange(width) - centre[0]) * np.cos(angle)
-        y = (np.arange(height) - centre[1]) * np.sin(angle)
-        soft = max(1.2, rng.uniform(0.005, 0.05) * width)
-        depth = rng.uniform(0.3, 0.8)
-        shade = depth + (1 - depth) * ndtr((x + y[:, None]) / soft)
-        field = field * shade.astype(np.float32)
+    if rng.random() < style.shadow_share:
+        soft, depth = max(0.5, rng.uniform(0, 0.05) * width), rng.uniform(0.15, 0.8)
+        lit = ndtr(_from_edge(rng, height, width) / soft)
+        field = field * (depth + (1 - depth) * lit).astype(np.float32)
     field = np.clip(field, 0.15, 2).astype(np.float32)
     return np.asarray(cv2.multiply(image, cv2.merge((field, field, field))), np.float32)
+
+
+def _from_edge(rng: Generator, height: int, width: int) -> Floats:
+    """Pixels from the edge of a shadow, (height, width), less than 0 within it.
+
+    It is that of a car or a house, of a fence, or of leaves.
+    """
+    kind = rng.random()
+    if kind < 0.25:
+        size = rng.uniform(20, 120)
+        cells = max(2, round(height / size)), max(2, round(width / size))
+        leaves = blobs(rng, (height, width), cells) + rng.uniform(-0.3, 0.3)
+        return np.asarray(leaves * size, np.float64)
+    centre, angle = rng.uniform(-0.2, 1.2, 2) * (width, height), rng.uniform(0, 2 * np.pi)
+    x = (np.arange(width) - centre[0]) * np.cos(angle)
+    y = (np.arange(height) - centre[1]) * np.sin(angle)
+    apart = x + y[:, None]
+    if kind < 0.5:
+        turn = 2 * np.pi / (rng.uniform(0.05, 0.5) * width)
+        apart = (np.sin(turn * apart) + rng.uniform(-0.5, 0.5)) / turn
+    return np.asarray(apart)
 
 
 def _add_glare(image: Field, rng: Generator) -> Field:
