@@ -19,8 +19,9 @@ Point = tuple[float, float]
 Quad = tuple[Point, Point, Point, Point]
 Scored = Iterable[tuple[str, float]]
 
-# Of an answer and of a problem, for the OpenAPI document.
-_EXAMPLES = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+# A batch's answer, for the OpenAPI document; in it are a photo's answer and a problem.
+_EXAMPLE = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+_READ, _REFUSED = _EXAMPLE["results"]
 
 
 class Read(NamedTuple):
@@ -119,7 +120,7 @@ class Timing(BaseModel):
 class PlatesAnswer(BaseModel):
     """The plates of one photo, surest detection first."""
 
-    model_config = ConfigDict(json_schema_extra={"example": _EXAMPLES["answer"]})
+    model_config = ConfigDict(json_schema_extra={"example": _READ["answer"]})
 
     image: ImageSize
     plates: list[Plate]
@@ -130,7 +131,7 @@ class PlatesAnswer(BaseModel):
 class ProblemDocument(BaseModel):
     """What went wrong (RFC 9457)."""
 
-    model_config = ConfigDict(extra="allow", json_schema_extra={"example": _EXAMPLES["problem"]})
+    model_config = ConfigDict(extra="allow", json_schema_extra={"example": _REFUSED["problem"]})
 
     type: str
     title: str
@@ -161,16 +162,7 @@ BatchItem = ReadPhoto | RefusedPhoto
 class BatchAnswer(BaseModel):
     """One result for each photo, in their order."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {
-                "results": [
-                    {"filename": "a.jpg", "status": 200, "answer": _EXAMPLES["answer"]},
-                    {"filename": "b.jpg", "status": 422, "problem": _EXAMPLES["problem"]},
-                ]
-            }
-        }
-    )
+    model_config = ConfigDict(json_schema_extra={"example": _EXAMPLE})
 
     results: list[BatchItem]
 

@@ -11,17 +11,8 @@ from tritonclient.grpc import InferInput, InferRequestedOutput
 from tritonclient.grpc.aio import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
+from api import errors
 from api.answers import Read, Recognition, RecognitionInfo, answer_of
-from api.errors import (
-    PHOTO_PROBLEMS,
-    InvalidParameter,
-    Overloaded,
-    Problem,
-    RecognizerFailed,
-    RecognizerMismatch,
-    RecognizerTimeout,
-    RecognizerUnavailable,
-)
 from api.settings import Settings
 from plate_models.spec import TENSORS
 
@@ -63,7 +54,7 @@ _AWAY = re.compile(
     re.IGNORECASE,
 )
 _COUNTRIES = re.compile(r"countries: expected some of .*")
-_IMAGE_ERROR = re.compile(rf"\b({'|'.join(PHOTO_PROBLEMS)}): (.*)", re.DOTALL)
+_IMAGE_ERROR = re.compile(rf"\b({'|'.join(errors.PHOTO_PROBLEMS)}): (.*)", re.DOTALL)
 
 
 class TritonClient:
@@ -98,7 +89,7 @@ class TritonClient:
         id names the request in Triton's logs and traces.
         """
         if timeout_s <= 0:  # to Triton, 0 is no limit at all
-            raise RecognizerTimeout(_TOO_LATE)
+            raise errors.RecognizerTimeout(_TOO_LATE)
         image = InferInput(TENSORS.image, [len(photo)], "UINT8")
         image.set_data_from_numpy(np.frombuffer(photo, dtype=np.uint8))
         try:
@@ -118,29 +109,31 @@ class TritonClient:
         return _recognition({name: result.as_numpy(name) for name in _OUTPUTS})
 
 
-def _problem_of(error: InferenceServerException) -> Problem:
+def _problem_of(error: InferenceServerException) -> errors.Problem:
     """Sort an error by its gRPC status and words; the server's own stay in the log."""
     status = str(error.status() or "").removeprefix("StatusCode.")
     message = str(error.message() or "")
     refused = _IMAGE_ERROR.search(message)
     if status == "INVALID_ARGUMENT" and refused:
-        return PHOTO_PROBLEMS[refused[1]](refused[2].strip())
+        return errors.PHOTO_PROBLEMS[refused[1]](refused[2].strip())
     if status == "INVALID_ARGUMENT" and (countries := _COUNTRIES.search(message)):
-        return InvalidParameter(countries[0])
+        return errors.InvalidParameter(countries[0])
     if status == "DEADLINE_EXCEEDED":
-        return RecognizerTimeout(_TOO_LATE)
+        return errors.RecognizerTimeout(_TOO_LATE)
     # A full queue and an expired place in it are UNAVAILABLE, just as no server is.
     if status == "UNAVAILABLE" and "timeout expired" in message:
-        return RecognizerTimeout(_TOO_LATE)
+        return errors.RecognizerTimeout(_TOO_LATE)
     if status == "RESOURCE_EXHAUSTED" or "maximum queue size" in message:
-        return Overloaded("More photos are waiting than Triton can read.", reason="triton")
+        return errors.Overloaded("More photos are waiting than Triton can read.", reason="triton")
     if status in ("UNAVAILABLE", "NOT_FOUND", "CANCELLED", "ABORTED") or _AWAY.search(message):
-        return RecognizerUnavailable("The recognizer can't be reached. Try again in a few seconds.")
+        detail = "The recognizer can't be reached. Try again in a few seconds."
+        return errors.RecognizerUnavailable(detail)
     if status in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
-        return RecognizerMismatch("Triton refused this gateway's token (PLATES_TRITON_TOKEN).")
+        detail = "Triton refused this gateway's token (PLATES_TRITON_TOKEN)."
+        return errors.RecognizerMismatch(detail)
     if status in ("INVALID_ARGUMENT", "UNIMPLEMENTED"):
-        return RecognizerMismatch("Triton serves another model than this gateway expects.")
-    return RecognizerFailed("The recognizer failed on this photo. The log says more.")
+        return errors.RecognizerMismatch("Triton serves another model than this gateway expects.")
+    return errors.RecognizerFailed("The recognizer failed on this photo. The log says more.")
 
 
 def _recognition(outputs: Mapping[str, NDArray[Any] | None]) -> Recognition:
@@ -152,12 +145,12 @@ def _recognition(outputs: Mapping[str, NDArray[Any] | None]) -> Recognition:
         length = 1 if name == MODEL_INFO else count
         if array is None or array.ndim != rank or len(array) != length:
             shape = None if array is None else array.shape
-            raise RecognizerMismatch(f"Triton's output {name} has the shape {shape}.")
+            raise errors.RecognizerMismatch(f"Triton's output {name} has the shape {shape}.")
         found[name] = array
     try:
         info = RecognitionInfo.model_validate_json(found[MODEL_INFO][0])
     except ValidationError as error:
-        raise RecognizerMismatch(f"Triton's output {MODEL_INFO} is incomplete.") from error
+        raise errors.RecognizerMismatch(f"Triton's output {MODEL_INFO} is incomplete.") from error
     plates = []
     texts, formats = _texts(found[TENSORS.texts][:, 0]), _texts(found["formats"])
     for row in range(count):

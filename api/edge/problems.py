@@ -53,7 +53,8 @@ async def _on_http_exception(request: Request, error: HTTPException) -> Response
         detail = f"There is nothing at {request.url.path}. /docs lists what there is."
     elif error.status_code == 405:
         detail = f"{request.method} is not possible at {request.url.path}."
-    return _respond_plainly(request, error.status_code, detail, error.headers)
+    document = _logged(plain_document(error.status_code, detail, request.state.request_id))
+    return _respond(request, document, error.headers)
 
 
 async def _on_disconnect(_: Request, __: ClientDisconnect) -> Response:
@@ -64,18 +65,12 @@ async def _on_disconnect(_: Request, __: ClientDisconnect) -> Response:
 async def _on_exception(request: Request, _: Exception) -> Response:
     detail = "Something unexpected happened. The log says more."
     # The server drops the connection as soon as it has logged the traceback.
-    return _respond_plainly(request, 500, detail, {"Connection": "close"})
-
-
-def _respond_plainly(
-    request: Request, status: int, detail: str, headers: Mapping[str, str] | None = None
-) -> Response:
-    document = _logged(plain_document(status, detail, request.state.request_id))
-    return _respond(request, document, headers)
+    plain = HTTPException(500, detail, headers={"Connection": "close"})
+    return await _on_http_exception(request, plain)
 
 
 def _respond(
-    request: Request, document: dict[str, Any], headers: Mapping[str, str] | None = None
+    request: Request, document: dict[str, Any], headers: Mapping[str, str] | None
 ) -> Response:
     # The answer to an unexpected exception passes no middleware.
     headers = {**(headers or {}), REQUEST_ID_HEADER: request.state.request_id}

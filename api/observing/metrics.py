@@ -6,14 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 import httpx
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    disable_created_metrics,
-    generate_latest,
-)
+import prometheus_client
 
 from api.answers import Recognition
 from api.status import State, merge, read_status
@@ -31,12 +24,12 @@ class Metrics:
 
     def __init__(self, *status_files: Path | None) -> None:
         # Otherwise each series has one more, of no use.
-        disable_created_metrics()  # type: ignore[no-untyped-call]
-        registry = self._registry = CollectorRegistry()
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+        registry = self._registry = prometheus_client.CollectorRegistry()
         self._status_files = [file for file in status_files if file is not None]
-        counter = partial(Counter, registry=registry)
-        gauge = partial(Gauge, registry=registry)
-        histogram = partial(Histogram, registry=registry)
+        counter = partial(prometheus_client.Counter, registry=registry)
+        gauge = partial(prometheus_client.Gauge, registry=registry)
+        histogram = partial(prometheus_client.Histogram, registry=registry)
 
         self.requests = counter(
             "plates_requests",
@@ -141,7 +134,7 @@ class Metrics:
                 self._version.labels(status.release).set(1)
             for version in status.refused:
                 self._versions_refused.labels(version).set(1)
-        return generate_latest(self._registry)
+        return prometheus_client.generate_latest(self._registry)
 
 
 async def fetch_triton_metrics(address: str) -> bytes | None:

@@ -5,15 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from api.answers import (
-    BatchAnswer,
-    BatchItem,
-    PlatesAnswer,
-    ProblemDocument,
-    ReadPhoto,
-    RefusedPhoto,
-    answer_from,
-)
+from api import answers
 from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import PROBLEMS, body_of, file_field
 from api.edge.problems import document_of
@@ -51,7 +43,7 @@ _BATCH_PROPERTIES = {
 
 @router.post(
     "/v1/plates",
-    response_model=PlatesAnswer,
+    response_model=answers.PlatesAnswer,
     responses={200: _REDACTED, **PROBLEMS},
     openapi_extra={"requestBody": body_of(_FORM, _PROPERTIES)},
     summary="Read the plates in a photo",
@@ -70,7 +62,7 @@ async def read_plates(
     async with services.received(context, _FORM, parameters) as (upload, wanted):
         reading = await services.reader.read(upload.photo, context, wanted.countries)
         if not wanted.redact:
-            answer = answer_from(reading, wanted)
+            answer = answers.answer_from(reading, wanted)
             # As it is: FastAPI would validate what was just built a second time.
             return Response(answer.model_dump_json(), media_type="application/json")
         limits, timeout_s = services.settings.limits, context.deadline.remaining_s
@@ -84,14 +76,14 @@ async def read_plates(
 
 @router.post(
     "/v1/plates/batch",
-    response_model=BatchAnswer,
+    response_model=answers.BatchAnswer,
     responses=PROBLEMS,
     openapi_extra={"requestBody": body_of(_BATCH_FORM, _BATCH_PROPERTIES)},
     summary="Read the plates in several photos",
 )
 async def read_batch(
     parameters: Annotated[PlateFilter, Query()], services: ServicesOfApp, context: ContextOfRequest
-) -> BatchAnswer | Response:
+) -> answers.BatchAnswer | Response:
     """Find and read every licence plate in several photos.
 
     Send each as a form field `image`, up to 16 files. The answer has one result for each,
@@ -109,7 +101,7 @@ async def read_batch(
         places = asyncio.Semaphore(services.settings.batch_concurrency)
         failed: list[tuple[Problem, dict[str, Any]]] = []  # with their documents
 
-        async def read(photo: Part) -> BatchItem:
+        async def read(photo: Part) -> answers.BatchItem:
             try:
                 async with places:
                     if photo.is_too_long:
@@ -118,18 +110,18 @@ async def read_batch(
             except Problem as problem:
                 document = document_of(problem, context.request_id, services.metrics)
                 failed.append((problem, document))
-                return RefusedPhoto(
+                return answers.RefusedPhoto(
                     filename=photo.filename or None,
                     status=problem.status,
-                    problem=ProblemDocument.model_validate(document),
+                    problem=answers.ProblemDocument.model_validate(document),
                 )
-            answer = answer_from(reading, wanted)
-            return ReadPhoto(filename=photo.filename or None, answer=answer)
+            answer = answers.answer_from(reading, wanted)
+            return answers.ReadPhoto(filename=photo.filename or None, answer=answer)
 
         tasks = [asyncio.create_task(read(photo)) for photo in upload.photos]
         try:
             # No task group: it raises exception groups, which no handler here takes.
-            answer = BatchAnswer(results=await asyncio.gather(*tasks))
+            answer = answers.BatchAnswer(results=await asyncio.gather(*tasks))
         finally:
             for task in tasks:
                 task.cancel()

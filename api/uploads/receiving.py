@@ -9,16 +9,7 @@ from dataclasses import dataclass, field
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from api.errors import (
-    InvalidForm,
-    InvalidParameter,
-    MissingImage,
-    Overloaded,
-    PhotoTooLarge,
-    Problem,
-    UnsupportedMediaType,
-    UploadTimeout,
-)
+from api import errors
 from api.request import RequestContext
 from api.settings import Settings
 from api.uploads.base64_photos import (
@@ -101,12 +92,12 @@ class UploadMemory:
         def take(count: int) -> None:
             nonlocal taken
             if taken + count > self._limit:  # it would not fit later, either
-                raise PhotoTooLarge(
+                raise errors.PhotoTooLarge(
                     "This upload needs more memory than all may take together "
                     "(PLATES_UPLOAD_MEMORY_BYTES). Send smaller or fewer photos."
                 )
             if count > 0 and self.used + count > self._limit:
-                raise Overloaded(
+                raise errors.Overloaded(
                     "Too many photos are coming in at once. Try again shortly.", reason="memory"
                 )
             self.used += count
@@ -133,7 +124,8 @@ async def read_upload(
         async with asyncio.timeout(timeout_s):
             upload = await reader.read()
     except TimeoutError as error:
-        raise UploadTimeout(f"The photo did not come within {timeout_s:.3g} seconds.") from error
+        detail = f"The photo did not come within {timeout_s:.3g} seconds."
+        raise errors.UploadTimeout(detail) from error
     finally:
         reader.clear()
     sizes = [len(photo.content) for photo in upload.photos]
@@ -171,7 +163,7 @@ class _BodyReader:
             return await self._upload([], await self._read_text(kind))
         if kind.startswith("image/") and self._form.max_photos == 1:
             return Upload((Part(content=await self._read_raw(self._limits.max_bytes)),))
-        raise UnsupportedMediaType(
+        raise errors.UnsupportedMediaType(
             f"The Content-Type is {kind[:100] or 'missing'}. Send the photo as the field "
             f"'{self._form.fields[0]}' of a multipart/form-data body"
             + (", or as the body itself with the type image/jpeg …" * (self._form.max_photos == 1))
@@ -211,11 +203,11 @@ class _BodyReader:
         form = self._form
         for name, value in texts:
             if len(name) > MAX_NAME:
-                raise InvalidForm(f"A field's name is longer than {MAX_NAME} characters.")
+                raise errors.InvalidForm(f"A field's name is longer than {MAX_NAME} characters.")
             if len(value) > self._max_text_of(name):
                 raise self._too_long(name)
             if value and name in form.refused:
-                raise InvalidParameter(form.refused[name])
+                raise errors.InvalidParameter(form.refused[name])
         as_text = [pair for pair in texts if form.text and pair[0] in form.fields]
         if as_text and not files:
             texts = [pair for pair in texts if pair[0] not in form.fields]
@@ -223,13 +215,13 @@ class _BodyReader:
         else:
             photos = _photos_among(files, dict(texts), form)
         if form.max_photos == 1 and photos[0].is_too_long:
-            raise PhotoTooLarge(too_many_bytes_message(self._limits))
+            raise errors.PhotoTooLarge(too_many_bytes_message(self._limits))
         fields = ((name, value.decode(errors="replace")) for name, value in texts)
         return Upload(tuple(photos), tuple(fields))
 
     async def _photo_of(self, texts: Fields) -> Part:
         if len(texts) > 1:
-            raise InvalidParameter(f"One photo per request: the form has {len(texts)}.")
+            raise errors.InvalidParameter(f"One photo per request: the form has {len(texts)}.")
         ((name, text),) = texts
         # Of a part of a multipart form only the bytes were taken.
         self._take_more(max(0, COPIES_OF_TEXT * len(text) - self._taken))
@@ -238,12 +230,12 @@ class _BodyReader:
     def _max_text_of(self, name: str) -> int:
         return self._max_text if self._max_text and name in self._form.fields else MAX_FIELD_BYTES
 
-    def _too_long(self, name: str) -> Problem:
+    def _too_long(self, name: str) -> errors.Problem:
         if self._max_text and name in self._form.fields:
-            return PhotoTooLarge(too_many_bytes_message(self._limits))
+            return errors.PhotoTooLarge(too_many_bytes_message(self._limits))
         if name in self._form.fields:
-            return MissingImage(_came_as_text(name))
-        return InvalidForm(f"The field '{name}' is longer than {MAX_FIELD_BYTES} bytes.")
+            return errors.MissingImage(_came_as_text(name))
+        return errors.InvalidForm(f"The field '{name}' is longer than {MAX_FIELD_BYTES} bytes.")
 
     async def _read_raw(self, max_bytes: int, copies: int = 1) -> bytes:
         async for chunk in self._chunks(max_bytes, copies):
@@ -259,12 +251,12 @@ class _BodyReader:
             message = f"The photos have more than {max_bytes / 2**20:.3g} MB together. Send fewer."
         declared = self._request.headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > max_bytes:
-            raise PhotoTooLarge(message)
+            raise errors.PhotoTooLarge(message)
         received = 0
         async for chunk in self._request.stream():
             received += len(chunk)
             if received > max_bytes:
-                raise PhotoTooLarge(message)
+                raise errors.PhotoTooLarge(message)
             self._take_more(len(chunk) * copies)
             yield chunk
 
@@ -280,17 +272,17 @@ def _photos_among(files: list[Part], fields: Mapping[str, bytes], form: UploadFo
     if not photos:
         came = _listed(others | fields.keys()) or "none"
         as_text = [name for name in form.fields if name in fields]
-        raise MissingImage(
+        raise errors.MissingImage(
             _came_as_text(as_text[0])
             if as_text
             else f"The form has no file in the field '{form.fields[0]}'; its fields are: {came}."
         )
     if len(photos) > form.max_photos:
-        raise InvalidParameter(
+        raise errors.InvalidParameter(
             f"The form has {len(photos)} photos; at most {form.max_photos} are read at once."
         )
     if len(photos) < len(files):
-        raise InvalidParameter(f"There are also files in the fields {_listed(others)}.")
+        raise errors.InvalidParameter(f"There are also files in the fields {_listed(others)}.")
     return photos
 
 
