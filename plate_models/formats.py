@@ -7,7 +7,7 @@ what a Russian reader calls "Н002ЕХ71". The gateway imports this file: no tor
 from collections.abc import Sequence
 from functools import cache, lru_cache
 
-from plate_models.recognition.countries import COUNTRIES, load_country
+from plate_models.recognition.countries import COUNTRIES, read_country
 from plate_models.recognition.grammar import UNKNOWN as UNKNOWN
 from plate_models.recognition.grammar import Grammar, Match
 from plate_models.recognition.grammar import Region as Region
@@ -25,7 +25,7 @@ def grammar_of(home: str, *others: str) -> Grammar:
     """
     if others:
         return grammar_of(home).beside([grammar_of(name) for name in others], ABROAD)
-    return load_country(COUNTRIES / f"{home}.toml")
+    return read_country(COUNTRIES / f"{home}.toml")[1]
 
 
 @cache

@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from plate_models import spec
 from plate_models.formats import ABROAD, grammar_of
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
@@ -32,8 +33,6 @@ from plate_models.spec import (
     RectifierSpec,
     SpecError,
     Specs,
-    spec_from_json,
-    spec_to_json,
 )
 
 # The recognizer is trained on what the rectifier makes: both files say it, and must agree.
@@ -77,7 +76,7 @@ class Modules:
 
 def contract_of(name: str, specs: Specs = DEFAULTS) -> dict[str, Any]:
     """What the weights of one net depend on, ready for JSON; saved with them."""
-    values = spec_to_json(specs.rectifier) | spec_to_json(getattr(specs, name))
+    values = spec.spec_to_json(specs.rectifier) | spec.spec_to_json(getattr(specs, name))
     return {field: values[field] for field in _CONTRACTS[name]}
 
 
@@ -139,11 +138,11 @@ def _specs_of(files: dict[str, WeightsFile]) -> Specs:
     places = {name: f"{file.path}: contract" for name, file in files.items()}
     try:
         specs = Specs(
-            spec_from_json(DetectorSpec, files["detector"].contract, places["detector"]),
-            spec_from_json(RectifierSpec, files["rectifier"].contract, places["rectifier"]),
-            spec_from_json(RecognizerSpec, own, places["recognizer"]),
+            spec.spec_from_json(DetectorSpec, files["detector"].contract, places["detector"]),
+            spec.spec_from_json(RectifierSpec, files["rectifier"].contract, places["rectifier"]),
+            spec.spec_from_json(RecognizerSpec, own, places["recognizer"]),
         )
-        wanted = spec_from_json(RectifierSpec, shared, places["recognizer"])
+        wanted = spec.spec_from_json(RectifierSpec, shared, places["recognizer"])
     except SpecError as error:
         raise WeightsError(str(error)) from error
     check_countries(specs.recognizer, places["recognizer"])
@@ -210,15 +209,15 @@ def _fill(net: nn.Module, file: WeightsFile, made_for: str) -> None:
     net.load_state_dict(file.state, strict=False)  # Its counters alone may be missing.
 
 
-def check_countries(spec: RecognizerSpec, where: str) -> None:
+def check_countries(recognizer: RecognizerSpec, where: str) -> None:
     """Raise WeightsError, beginning with `where`, unless the countries' formats can be read."""
     try:
-        _, *others = [grammar_of(name) for name in spec.countries]
+        _, *others = [grammar_of(name) for name in recognizer.countries]
     except FormatError as error:
         raise WeightsError(f"{where}.countries: {error}") from error
     # At home, a net of fewer letters reads what it knows.
     for country in others:
-        if missing := "".join(sorted(set(country.letters) - set(spec.alphabet))):
+        if missing := "".join(sorted(set(country.letters) - set(recognizer.alphabet))):
             raise WeightsError(f"{where}.countries: {country.name}: the alphabet lacks {missing}")
 
 
@@ -260,10 +259,10 @@ def load_modules(
     measured = UNCALIBRATED
     if calibrated and (path := folder / calibration.NAME).exists():
         try:
-            measured = calibration.load(path)
+            measured = Calibration.from_json(path.read_text(encoding="utf-8"))
             measured.check(measured_with(folder))
-        except calibration.CalibrationError as error:
-            raise WeightsError(str(error)) from error
+        except (OSError, UnicodeDecodeError, calibration.CalibrationError) as error:
+            raise WeightsError(f"{path}: {error}") from error
     return Modules(detect, rectify, recognize, specs, measured)
 
 

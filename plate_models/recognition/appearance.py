@@ -19,8 +19,7 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from plate_models.recognition.decoding import Evidence
-from plate_models.recognition.grammar import GROUNDS
+from plate_models.recognition.grammar import GROUNDS, Evidence
 
 Array = NDArray[np.float32]
 
@@ -72,8 +71,7 @@ def aspects_of(quads: ArrayLike) -> list[float]:
     """Width by height of N plates, from their quads as of `evidence_of`."""
     corners = np.asarray(quads, np.float64)
     across, down = (np.linalg.norm(corners[:, end] - corners[:, 0], axis=1) for end in (1, 3))
-    aspects: list[float] = (np.maximum(across, 1) / np.maximum(down, 1)).tolist()
-    return aspects
+    return list((np.maximum(across, 1) / np.maximum(down, 1)).tolist())
 
 
 def top_bands(plates: ArrayLike, colourless: bool) -> list[float]:
@@ -92,17 +90,16 @@ def top_bands(plates: ArrayLike, colourless: bool) -> list[float]:
     ground = np.quantile(inner[:, 2 * last :: 4, ::4], 0.8, axis=(1, 2))
     share = top / np.maximum(ground, _NOISE)
     odds = _BAND_SLOPE * (share[:, 2] - share[:, 0] - _LEAST_BAND)
-    bands: list[float] = np.clip(_sigmoid(odds), _DOUBT, 1 - _DOUBT).tolist()
-    return bands
+    return list(np.clip(_sigmoid(odds), _DOUBT, 1 - _DOUBT).tolist())
 
 
-def ground_likelihoods(plates: ArrayLike, colourless: bool = False) -> list[dict[str, float]]:
+def ground_likelihoods(plates: ArrayLike, colourless: bool = False) -> list[tuple[float, ...]]:
     """Estimate the ground colour of rectified plates, (N, H, W, 3) uint8 RGB that they fill.
 
     In a colourless photo, as cameras take it by infrared light, only the polarity counts.
 
     Returns:
-        Per plate the likelihood of each of ``grammar.GROUNDS``. They sum to 1, none is
+        Per plate the likelihoods of ``grammar.GROUNDS``, in their order. They sum to 1, none is
         below 0.01, and they come near to each other where contrast is lost.
     """
     pixels = np.asarray(plates)
@@ -119,10 +116,9 @@ def ground_likelihoods(plates: ArrayLike, colourless: bool = False) -> list[dict
         yellow[:], coloured[:] = 1 / 2, 1 / 3
         dark_ink = 2 * dark_ink / (3 - dark_ink)
     blue, black, red = (1 - dark_ink) * coloured
-    # In the order of GROUNDS.
     table = np.stack([dark_ink * (1 - yellow), dark_ink * yellow, blue, black, red], axis=1)
     table = (1 - _DOUBT) * table + _DOUBT / len(GROUNDS)
-    return [dict(zip(GROUNDS, row, strict=True)) for row in table.tolist()]
+    return list(map(tuple, table.tolist()))
 
 
 def _measure(plates: NDArray[np.uint8]) -> tuple[Array, Array, Array]:
@@ -167,5 +163,4 @@ def _blue_shortage(colours: Array) -> Array:
 
 
 def _sigmoid(odds: Array) -> Array:
-    probability: Array = 1 / (1 + np.exp(-np.clip(odds, -30, 30)))
-    return probability
+    return np.asarray(1 / (1 + np.exp(-np.clip(odds, -30, 30))))

@@ -1,16 +1,14 @@
 """From the raw score of a reading to the probability that its whole text is right.
 
-To say what a score means takes neither torch nor numpy.
+It is imported without torch and numpy.
 """
 
-import bisect
 import json
 import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import field
 from itertools import pairwise
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -76,11 +74,10 @@ class Calibration:
         x0, y0 = lowest[-1] if len(lowest) < len(self.knots) else lowest[0]
         if x <= x0:
             return sigmoid(y0) * raw / sigmoid(x0)
-        index = bisect.bisect_right(self.knots, x, key=lambda knot: knot[0])
-        if index == len(self.knots):
-            return sigmoid(self.knots[-1][1])
-        (x0, y0), (x1, y1) = self.knots[index - 1 : index + 1]
-        return sigmoid(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
+        import numpy as np
+
+        xs, ys = zip(*self.knots, strict=True)
+        return sigmoid(float(np.interp(x, xs, ys)))
 
     def check(self, at_hand: Mapping[str, str]) -> None:
         """Raise CalibrationError if it was measured with another net; warn of other formats."""
@@ -139,16 +136,6 @@ class _File(BaseModel):
 
 
 UNCALIBRATED = Calibration()
-
-
-def load(path: Path) -> Calibration:
-    """Read a calibration from a file; raise CalibrationError if it holds none."""
-    try:
-        return Calibration.from_json(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise CalibrationError(f"{path}: can't be read: {error}") from error
-    except CalibrationError as error:
-        raise CalibrationError(f"{path}: {error}") from error
 
 
 def logit(probability: float) -> float:

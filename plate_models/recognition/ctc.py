@@ -39,8 +39,7 @@ def log_softmax(logits: NDArray[np.floating[Any]]) -> Array:
     if not np.isfinite(logits).all():
         return np.full(logits.shape, np.nan)
     shifted = logits.astype(np.float64) - logits.max(axis=0, keepdims=True)
-    log_total: Array = shifted - np.log(np.exp(shifted).sum(axis=0, keepdims=True))
-    return log_total
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=0, keepdims=True)))
 
 
 def join_rows(upper: Array, lower: Array) -> Array:
@@ -182,7 +181,8 @@ def character_alternatives(log_probs: Array, text: str, alphabet: str) -> Array:
     inside = _inside(_entered(before, labels, len(alphabet)), probs)
     left = _entered(after, labels[::-1], len(alphabet))[::-1, ::-1]
     replaced = np.einsum("tlc,tlc->lc", inside, left)
-    return np.column_stack([replaced, _left_out(before, after, labels)])
+    without = [text[:place] + text[place + 1 :] for place in range(len(text))]
+    return np.column_stack([replaced, text_probabilities(log_probs, without, alphabet)])
 
 
 def _forward(probs: Array, encoded: Sequence[Sequence[int]]) -> Array:
@@ -226,8 +226,7 @@ def _entered(reached: Array, labels: Sequence[int], characters: int) -> Array:
     # Right after the same character it would be that character going on.
     allowed[np.arange(1, len(labels)), labels[:-1]] = 0.0
     blanks, neighbours = reached[:-1, 2:-1:2], reached[:-1, 1:-2:2]
-    entered: Array = blanks[:, :, None] + neighbours[:, :, None] * allowed
-    return entered
+    return np.asarray(blanks[:, :, None] + neighbours[:, :, None] * allowed)
 
 
 def _inside(entered: Array, probs: Array) -> Array:
@@ -240,14 +239,3 @@ def _inside(entered: Array, probs: Array) -> Array:
         now *= emission
         staying = now
     return inside.reshape(entered.shape)
-
-
-def _left_out(before: Array, after: Array, labels: Sequence[int]) -> Array:
-    """(L,): the probability of the text without the character at a place."""
-    apart = np.ones(len(labels))
-    apart[1:-1] = [a != b for a, b in zip(labels[:-2], labels[2:], strict=True)]
-    # Paths that stop short of the place, and those that go on with the next character.
-    stopped = before[:, 2:-1:2] + before[:, 1:-2:2] * apart
-    resumed = after[::-1, 1:-2:2][:, ::-1]
-    left_out: Array = (stopped * resumed).sum(axis=0)
-    return left_out

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 
 from plate_models.formats import UNKNOWN, grammar_of
 from plate_models.recognition import ctc
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
-from plate_models.recognition.grammar import Grammar, country_of
+from plate_models.recognition.grammar import Evidence, Grammar, country_of
 from plate_models.spec import RECOGNIZER, RecognizerSpec
 
 DEFAULT_GRAMMAR = grammar_of(*RECOGNIZER.countries)
@@ -21,15 +20,6 @@ LENGTHS = range(3, 11)  # of plates' texts
 # learnt: either is believed so far beside the other, so that a format decides where there is one.
 _DIGITS = {"O": "0", "I": "1", "B": "8"}
 ALIKE, _LEAST_SPELLING = str.maketrans(_DIGITS), 0.01
-
-
-class Evidence(NamedTuple):
-    """What is seen of a plate beside its text, as `Grammar.judge` takes it; None is not known."""
-
-    lines: int = 1
-    ground: Mapping[str, float] | None = None
-    aspect: float | None = None
-    top_band: float | None = None
 
 
 ONE_LINE = Evidence()
@@ -116,7 +106,7 @@ def choose(
             return Reading("", 0.0, False, UNKNOWN, (), ())
         candidates = _scored(_with_raw(ranked, seen.raw, spec.candidates), calibration)
         best, score = candidates[0]
-        format_name = known.judge(best, *evidence)[0]
+        format_name = known.judge(best, evidence)[0]
         at_home = country_of(format_name) == grammar.name
         least = calibration.readable_from if at_home else calibration.elsewhere_readable_from
         readable = score >= least and len(best) in LENGTHS
@@ -150,7 +140,7 @@ def _posteriors(
     weighted = [
         (p * weight, weight, text)
         for text, p in (_doubted(likelihoods, doubt) if doubt else likelihoods).items()
-        for _, weight in [grammar.judge(text, *evidence)]
+        for _, weight in [grammar.judge(text, evidence)]
         if p > 0
     ]
     if not weighted:
@@ -191,7 +181,7 @@ def _characters(
             least = doubt * alternatives[:, pair].max(axis=1, keepdims=True)
             alternatives[:, pair] = np.maximum(alternatives[:, pair], least)
     own = ctc.encode(text, alphabet)
-    weight = grammar.judge(text, *evidence)[1]
+    weight = grammar.judge(text, evidence)[1]
     weights = np.full(alternatives.shape, weight)
     places, classes = np.nonzero(
         alternatives > _NEGLIGIBLE * alternatives.sum(axis=1, keepdims=True)
@@ -199,7 +189,7 @@ def _characters(
     for place, index in zip(places.tolist(), classes.tolist(), strict=True):
         if index != own[place]:
             other = text[:place] + alphabet[index : index + 1] + text[place + 1 :]
-            weights[place, index] = grammar.judge(other, *evidence)[1]
+            weights[place, index] = grammar.judge(other, evidence)[1]
     weighted = alternatives * weights
     scores = weighted[np.arange(len(own)), own] / weighted.sum(axis=1)
     return tuple(zip(text, scores.tolist(), strict=True))

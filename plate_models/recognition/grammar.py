@@ -13,6 +13,7 @@ from functools import lru_cache
 from math import exp, log
 from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 UNKNOWN = "unknown"
 # The colours that appearance.py can tell apart.
@@ -50,6 +51,15 @@ def country_of(format_name: str) -> str:
 
 class FormatError(ValueError):
     """A country's definition is malformed; names the file, the place and the reason."""
+
+
+class Evidence(NamedTuple):
+    """What is seen of a plate beside its text; None is not known."""
+
+    lines: int | None = 1
+    ground: tuple[float, ...] | None = None  # likelihoods of `GROUNDS`, of any scale
+    aspect: float | None = None  # width by height
+    top_band: float | None = None  # how likely one runs along the top, in (0, 1)
 
 
 @dataclass(frozen=True)
@@ -98,7 +108,7 @@ class Match:
 
 @dataclass(frozen=True, eq=False)
 class Grammar:
-    """The formats of a country; made by ``countries.load_country``."""
+    """The formats of a country; made by ``countries.read_country``."""
 
     name: str  # the country's, such as "ru"
     alphabet: str  # all characters of its texts
@@ -120,22 +130,13 @@ class Grammar:
         abroad = replace(others[0], formats=rarer, look_alikes=tuple(look_alikes))
         return replace(self, abroad=abroad, home=self)
 
-    def judge(
-        self,
-        text: str,
-        lines: int | None = None,
-        ground: Mapping[str, float] | None = None,
-        aspect: float | None = None,
-        top_band: float | None = None,
-    ) -> tuple[str, float]:
+    def judge(self, text: str, evidence: Evidence | None = None) -> tuple[str, float]:
         """Name the likeliest format of a text, rows joined, and its plausibility.
 
-        The ground is likelihoods of colours, of any scale; a colour that is not in it counts as
-        the least likely one. The aspect is width by height, the band's how likely there is one
-        along the top, in (0, 1). What contradicts them gets a small weight. The format is
-        "unknown" if none fits, or if the evidence speaks against all that do.
+        What contradicts the evidence gets a small weight. The format is "unknown" if none fits, or
+        if the evidence speaks against all that do.
         """
-        beliefs = _beliefs(self, lines, tuple((ground or {}).items()), aspect, top_band)
+        beliefs = _beliefs(self, evidence or Evidence(None))
         for grammar in filter(None, (self.home or self, self.abroad)):
             matches = _matches(grammar, text)
             found = ((m.format.name, m.weight * beliefs[m.format.name]) for m in matches)
@@ -163,21 +164,14 @@ class Grammar:
 
 
 @lru_cache(maxsize=64)
-def _beliefs(
-    grammar: Grammar,
-    lines: int | None,
-    ground: tuple[tuple[str, float], ...],
-    aspect: float | None,
-    top_band: float | None,
-) -> dict[str, float]:
+def _beliefs(grammar: Grammar, evidence: Evidence) -> dict[str, float]:
     """How far each format is believed before the text is read; 1 for home's likeliest."""
-    likelihoods = dict(ground)
-    least, most = min(likelihoods.values(), default=0.0), max(likelihoods.values(), default=0.0)
+    lines, ground, aspect, top_band = evidence
     beliefs = {}
     for each in (*grammar.formats, *(grammar.abroad.formats if grammar.abroad else ())):
         belief = each.weight * (1.0 if lines in (None, each.lines) else _OTHER_LINES)
-        if most > 0:
-            belief *= max(likelihoods.get(each.ground, least) / most, _LEAST_GROUND)
+        if ground and any(ground):
+            belief *= max(ground[GROUNDS.index(each.ground)] / max(ground), _LEAST_GROUND)
         if aspect and top_band and each.aspects:
             off = min(abs(log(aspect / own)) for own in each.aspects) / _ASPECT_SPREAD
             belief *= max(exp(-(off**2) / 2), _LEAST_ASPECT)

@@ -1,13 +1,12 @@
 """What is seen by a camera: frames, and the plates in one of them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plate_models.recognition.decoding import Evidence
+from plate_models.recognition.grammar import Evidence
 
 # How a frame's time is known: the camera's own clock, when it came in, or a recording's.
 Clock = Literal["rtcp", "arrival", "file"]
@@ -63,7 +62,3 @@ class SourceState:
     frames_dropped: int = 0  # that came while an earlier one was being read
     reconnects: int = 0
     delay_s: float = 0.0  # age of the newest frame when it was handed over
-
-
-# A frame's (H, W, 3) uint8 BGR picture to its plates.
-ReadFrame = Callable[[NDArray[np.uint8]], list[SeenPlate]]

@@ -14,8 +14,8 @@ import numpy as np
 
 from plate_models.recognition import ctc, decoding
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
-from plate_models.recognition.decoding import DEFAULT_GRAMMAR, Evidence, Likelihoods, Reading
-from plate_models.recognition.grammar import GROUNDS, UNKNOWN, Grammar
+from plate_models.recognition.decoding import DEFAULT_GRAMMAR, Likelihoods, Reading
+from plate_models.recognition.grammar import UNKNOWN, Evidence, Grammar
 from plate_models.spec import RECOGNIZER, RecognizerSpec
 from plates.cameras.frames import SeenPlate
 
@@ -156,8 +156,7 @@ def _weights(frames: Sequence[_Frame]) -> ctc.Array:
     ways /= np.exp(np.minimum(scales, scales.T))
     same = np.exp(-np.abs(scales - scales.T) / _SCALE - ways / _WAY)
     shared = _ALWAYS_SHARED + (1 - _ALWAYS_SHARED) * same
-    weights: ctc.Array = worth * worth / (shared @ worth)
-    return weights
+    return np.asarray(worth * worth / (shared @ worth))
 
 
 def _likelihoods(
@@ -197,17 +196,15 @@ def _join(each: ctc.Array, texts: Sequence[str], weights: ctc.Array) -> ctc.Arra
     alike = (shapes[:, None] == shapes).astype(np.float64)
     shape, spelling = np.log(each @ alike + _FLOOR), np.log(each + _FLOOR)
     spelled = weights / max(weights.sum(), 1.0) @ (spelling - shape)
-    joint: ctc.Array = weights @ shape + np.maximum(spelled, log(_LEAST_SPELLING))
-    return joint
+    return np.asarray(weights @ shape + np.maximum(spelled, log(_LEAST_SPELLING)))
 
 
 def _evidence(frames: Sequence[_Frame], weights: ctc.Array) -> Evidence:
     """Lines by weighted majority; the rest as one observation, for the light is the same."""
     seen = [frame.plate.evidence for frame in frames]
     two_lines = weights @ np.array([each.lines == 2 for each in seen]) > weights.sum() / 2
-    grounds = np.array([[(each.ground or {})[one] for one in GROUNDS] for each in seen])
-    mean = np.exp(weights @ np.log(grounds) / weights.sum())
+    grounds = np.array([each.ground for each in seen], np.float64)
+    ground = np.exp(weights @ np.log(grounds) / weights.sum()).tolist()
     looks = np.array([(each.aspect, each.top_band) for each in seen], np.float64)
     aspect, band = np.average(looks, axis=0, weights=weights).tolist()
-    ground = dict(zip(GROUNDS, mean.tolist(), strict=True))
-    return Evidence(1 + int(two_lines), ground, aspect, band)
+    return Evidence(1 + int(two_lines), tuple(ground), aspect, band)

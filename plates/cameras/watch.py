@@ -27,7 +27,7 @@ from plate_models.engines.nets import Nets
 from plate_models.spec import MODEL_VERSION
 from plates.annotate import annotate
 from plates.cameras.events import Model, Pass, Stream
-from plates.cameras.frames import Frame, ReadFrame, SeenPlate
+from plates.cameras.frames import Frame, SeenPlate
 from plates.cameras.fusion import Reader
 from plates.cameras.lists import PlateList
 from plates.cameras.passes import Passes, Report
@@ -58,9 +58,10 @@ class Step:
 Camera = tuple[FrameSource, Passes]
 # What becomes of each step.
 Output = Callable[[Step], None]
+Read = Callable[[NDArray[np.uint8]], list[SeenPlate]]  # of a frame's (H, W, 3) uint8 BGR picture
 
 
-def follow(source: FrameSource, passes: Passes, read: ReadFrame) -> Iterator[Step]:
+def follow(source: FrameSource, passes: Passes, read: Read) -> Iterator[Step]:
     """Read a camera's frames until its source ends. Frames in which nothing moves are not read."""
     gate = MotionGate()
     for frame in source.frames():

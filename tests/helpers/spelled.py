@@ -9,7 +9,7 @@ from plate_models.spec import RECOGNIZER
 BLANK = len(RECOGNIZER.alphabet)
 # Grounds of which the colour is clear.
 WHITE, YELLOW, BLUE, BLACK, RED = (
-    {**dict.fromkeys(GROUNDS, 0.01), colour: 0.96}
+    tuple(0.96 if ground == colour else 0.01 for ground in GROUNDS)
     for colour in ("white", "yellow", "blue", "black", "red")
 )
 Doubts = dict[int, dict[str, float]]

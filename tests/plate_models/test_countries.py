@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from plate_models.formats import Region, grammar_of
-from plate_models.recognition.countries import load_country
+from plate_models.recognition.countries import read_country
 from plate_models.recognition.grammar import FormatError
 
 # A country that never was: other letters, other digits, no regions, no second alphabet.
@@ -50,7 +50,7 @@ def written(folder: Path, source: str, old: str = "", new: str = "") -> Path:
 
 
 def test_a_small_country_needs_little(tmp_path):
-    country = load_country(written(tmp_path, SMALL))
+    country = read_country(written(tmp_path, SMALL))[1]
     assert country.judge("LR12") == ("xx.cart", 1.0)
     assert country.judge("Z1/R") == ("xx.cart", 1.0)  # literals may be symbols of the language
     assert country.judge("LR13")[0] == country.judge("")[0] == "unknown"
@@ -58,12 +58,12 @@ def test_a_small_country_needs_little(tmp_path):
     cart = country.reading_of("LR12", "xx.cart")
     assert cart is not None and (cart.native, cart.region) == ("LR12", None)
     for code, region in (("A1", Region("A1", "East")), ("3", None)):
-        car = load_country(written(tmp_path, REGIONS)).reading_of(f"A12{code}", "yy.car")
+        car = read_country(written(tmp_path, REGIONS))[1].reading_of(f"A12{code}", "yy.car")
         assert car is not None and car.region == region
     lettered = REGIONS.replace('"#", "A#"', '"L", "L#"').replace('"1 A1"', '"C A1"')
     path = written(tmp_path, lettered.replace("[[", 'region_of_all = "yy"\n[[', 1), '"2"', '"B"')
     for code, region in (("C", Region("C", "East")), ("A1", Region("A1", "East")), ("A", None)):
-        car = load_country(path).reading_of(f"A12{code}", "yy.car")
+        car = read_country(path)[1].reading_of(f"A12{code}", "yy.car")
         assert car is not None and car.region == region
     # Two countries don't share what they remember.
     assert grammar_of("ru").judge("LR12")[0] == "unknown"
@@ -71,14 +71,14 @@ def test_a_small_country_needs_little(tmp_path):
 
 def test_rows_are_counted(tmp_path):
     path = written(tmp_path, SMALL, """"LL##", "'Z'# '/R'\"""", '"LL / ##", "L / \'Z\'"')
-    (cart,) = load_country(path).formats
+    (cart,) = read_country(path)[1].formats
     assert cart.lines == 2 and cart.patterns[0].fullmatch("LR12")
     # A run of digits ends with its row.
     path = written(tmp_path, SMALL, """"LL##", "'Z'# '/R'\"""", '"L# / ##L"')
-    assert load_country(path).judge("L000L")[0] == "xx.cart"
+    assert read_country(path)[1].judge("L000L")[0] == "xx.cart"
     path = written(tmp_path, SMALL, """"LL##", "'Z'# '/R'\"""", '"L# / ##L"]\nnever = ["000"')
     with pytest.raises(FormatError, match="no pattern has '000'"):
-        load_country(path)
+        read_country(path)
 
 
 MALFORMED = [
@@ -116,10 +116,10 @@ MALFORMED_REGIONS = [
     [(SMALL, *row) for row in MALFORMED] + [(REGIONS, *row) for row in MALFORMED_REGIONS],
 )
 def test_malformed_definitions_are_refused_by_name(tmp_path, source, old, new, reason):
-    load_country(written(tmp_path, source))
+    read_country(written(tmp_path, source))
     path = written(tmp_path, source, old, new)
     with pytest.raises(FormatError, match=reason) as refused:
-        load_country(path)
+        read_country(path)
     assert str(path) in str(refused.value)
 
 
@@ -127,4 +127,4 @@ def test_missing_files_and_bytes_are_refused_by_name(tmp_path):
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
     for name in ("nowhere.toml", "bytes.toml"):
         with pytest.raises(FormatError, match=name):
-            load_country(tmp_path / name)
+            read_country(tmp_path / name)

@@ -5,7 +5,7 @@ from spelled import BLUE, WHITE
 
 from plate_models import formats
 from plate_models.formats import Region, grammar_of, reading_of
-from plate_models.recognition.grammar import GROUNDS
+from plate_models.recognition.grammar import GROUNDS, Evidence
 from plate_models.spec import RECOGNIZER
 
 RUSSIA = grammar_of("ru")
@@ -24,14 +24,15 @@ def test_everything_else_is_unknown(text):
 
 
 def test_what_contradicts_the_evidence_is_less_plausible_not_forbidden():
-    assert RUSSIA.judge("A123477", 1, WHITE)[0] == "unknown"
-    assert 0 < RUSSIA.judge("A123477", 1, WHITE)[1] < RUSSIA.judge("A123477", 1, BLUE)[1]
-    assert RUSSIA.judge("1234AB77", 1)[0] == "ru.military"
+    assert RUSSIA.judge("A123477", Evidence(1, WHITE))[0] == "unknown"
+    white, blue = (RUSSIA.judge("A123477", Evidence(1, each))[1] for each in (WHITE, BLUE))
+    assert 0 < white < blue
+    assert RUSSIA.judge("1234AB77", Evidence(1))[0] == "ru.military"
     assert RUSSIA.judge("AB123516")[0] == "ru.trailer"  # 516 is no region, 16 is
-    assert RUSSIA.judge("1234AB77", 2, WHITE)[0] == "ru.motorcycle"
+    assert RUSSIA.judge("1234AB77", Evidence(2, WHITE))[0] == "ru.motorcycle"
     # No photo is so blue, and no ground so sure, that a clear car plate in it isn't one.
-    for seen in (BLUE, {**dict.fromkeys(GROUNDS, 0.0), "black": 1.0}):
-        assert RUSSIA.judge("A123BC77", 1, seen)[0] == "ru.car"
+    for seen in (BLUE, tuple(float(ground == "black") for ground in GROUNDS)):
+        assert RUSSIA.judge("A123BC77", Evidence(1, seen))[0] == "ru.car"
     valid, no_region, rare, unknown = (
         RUSSIA.judge(text)[1] for text in ("A111AA77", "A111AA00", "A111AD77", "ABC")
     )
@@ -88,10 +89,10 @@ ABROAD = [
 @pytest.mark.parametrize(("text", "lines", "name", "code", "region"), ABROAD)
 def test_other_countries_name_what_home_does_not_know(text, lines, name, code, region):
     all_of_them = grammar_of(*RECOGNIZER.countries)
-    assert RUSSIA.judge(text, lines, WHITE)[0] == "unknown"
-    found, abroad = all_of_them.judge(text, lines, WHITE)
-    assert found == name and RUSSIA.judge(text, lines, WHITE)[1] < abroad < 1
-    assert grammar_of(name[:2]).judge(text, lines, WHITE)[1] > abroad  # at home
+    assert RUSSIA.judge(text, Evidence(lines, WHITE))[0] == "unknown"
+    found, abroad = all_of_them.judge(text, Evidence(lines, WHITE))
+    assert found == name and RUSSIA.judge(text, Evidence(lines, WHITE))[1] < abroad < 1
+    assert grammar_of(name[:2]).judge(text, Evidence(lines, WHITE))[1] > abroad  # at home
     match = reading_of(text, name)
     assert match is not None and match.region == Region(code, region)
     assert match.native == text and "".join(match.rows) == text and len(match.rows) == lines
@@ -108,7 +109,7 @@ def test_proportions_and_a_band_tell_formats_of_one_shape_apart():
     every = grammar_of(*RECOGNIZER.countries)
 
     def weight(text: str, aspect: float, band: float) -> float:
-        return every.judge(text, 1, WHITE, aspect, band)[1]
+        return every.judge(text, Evidence(1, WHITE, aspect, band))[1]
 
     assert weight("ABC1234", 3.0, 0.05) > 10 * weight("ABC1234", 3.0, 0.95)
     assert weight("ABC1D23", 3.0, 0.95) > 10 * weight("ABC1D23", 3.0, 0.05)
@@ -129,4 +130,4 @@ def test_what_is_left_of_a_russian_plate_is_no_plate_of_another_country():
     every = grammar_of(*RECOGNIZER.countries)
     for part in ("123BC16", "A123BC", "A123BC7", "23BC777", "BC777", "AB123", "1234AB"):
         for lines in (1, 2):
-            assert every.judge(part, lines, WHITE)[0] == "unknown", part
+            assert every.judge(part, Evidence(lines, WHITE))[0] == "unknown", part

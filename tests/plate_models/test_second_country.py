@@ -28,7 +28,7 @@ from plate_models.training.synthetic.plates import PlateStyle
 from plate_models.training.synthetic.scenes import Patch, paint_plate
 
 COUNTRIES = Path(__file__).resolve().parent / "countries"
-COUNTRY = countries.load_country(COUNTRIES / "xx.toml")
+COUNTRY = countries.read_country(COUNTRIES / "xx.toml")[1]
 SPECS = Specs(
     recognizer=replace(RECOGNIZER, alphabet=COUNTRY.alphabet, countries=("xx",), steps=24)
 )

@@ -77,13 +77,11 @@ def without_plates(tables: Mapping[str, Any]) -> dict[str, Any]:
     return {key: [*map(without_plates, v)] if key == "formats" else v for key, v in kept.items()}
 
 
-def load_country(path: Path) -> Grammar:
-    """Load the grammar of a country; a FormatError names the file, the format and the reason."""
-    return read_country(path)[1]
-
-
 def read_country(path: Path) -> tuple[Definition, Grammar]:
-    """Load a country's tables and the grammar that is made of them; errors as above."""
+    """Load a country's tables and the grammar that is made of them.
+
+    A FormatError names the file, the format and the reason.
+    """
     try:
         definition = Definition.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
         return definition, _grammar_of(definition, path.stem)

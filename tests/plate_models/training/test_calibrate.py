@@ -50,11 +50,11 @@ def test_calibrates_weights_that_have_another_ones_calibration(tmp_path, capsys)
     assert cli.main(["calibrate", *words]) == 0
     printed = capsys.readouterr().out
     assert "as read" in printed and "readable from" in printed
-    released = calibration.load(weights / calibration.NAME)
+    released = calibration.Calibration.from_json((weights / calibration.NAME).read_text())
     digest = hashlib.sha256((weights / "recognizer.safetensors").read_bytes()).hexdigest()
     assert released.measured_with["recognizer"] == digest
     kept = json.loads((weights / calibration.NAME).read_text())["fit"]
-    assert released == calibration.load(out / calibration.NAME)
+    assert released == calibration.Calibration.from_json((out / calibration.NAME).read_text())
     check_manifest(weights)
     for name in ("reliability", "risk_coverage"):
         assert cv2.imread(str(out / f"{name}.png")) is not None

@@ -26,7 +26,7 @@ def seen(text, middle, width=120.0, sure=0.999):
         candidates=((text, score),),
         log_probs=log_probs_along(f"--{'---'.join(text)}".ljust(STEPS, "-"), sure),
         crop=np.zeros((48, 188, 3), np.uint8),
-        evidence=Evidence(1, dict.fromkeys(GROUNDS, 0.2), 4.5, 0.5),
+        evidence=Evidence(1, (0.2,) * len(GROUNDS), 4.5, 0.5),
     )
 
 
