@@ -12,7 +12,7 @@ from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedO
 from tritonclient.utils import InferenceServerException
 
 from api.settings import Settings
-from api.triton import CHANNEL_OPTIONS
+from api.triton import CHANNEL_OPTIONS, MODEL, MODEL_INFO
 from plate_models.contract import arrays_of
 from plate_models.formats import grammar_of
 from plate_models.pipeline import Plate
@@ -23,10 +23,9 @@ from plates.cameras.events import Model
 from plates.cameras.frames import SeenPlate
 from plates.cameras.fusion import Reader
 
-_MODEL, _INFO = "plate_recognition", "model_info"
 _OUTPUTS = (
     *(TENSORS.coordinates, TENSORS.texts, "quads", "detection_scores", "text_scores", "lines"),
-    *("candidates", "candidate_scores", "log_probs", "crops", _INFO),
+    *("candidates", "candidate_scores", "log_probs", "crops", MODEL_INFO),
 )
 # The header by which the embedded Triton opens its restricted protocols.
 _KEY_HEADER = "triton-grpc-protocol-plates-key"
@@ -69,7 +68,7 @@ class TritonRecognizer:
             else:
                 pixels.set_data_from_numpy(np.ascontiguousarray(image))
             result = self._client.infer(
-                _MODEL,
+                MODEL,
                 [pixels],
                 outputs=[InferRequestedOutput(name) for name in _OUTPUTS],
                 parameters={"countries": ",".join(self._countries)} if self._countries else None,
@@ -82,7 +81,7 @@ class TritonRecognizer:
                 self._shared.forget()  # A Triton that was restarted knows nothing of it.
             raise RecognizerAway(str(error.message() or error)) from error
         found = {name: result.as_numpy(name) for name in _OUTPUTS}
-        info = json.loads(found[_INFO][0])
+        info = json.loads(found[MODEL_INFO][0])
         model = Model(version=info["version"], weights=info["weights"])
         if model != self.model:  # Choose texts as what has answered does.
             spec = spec_from_json(RecognizerSpec, info["decoding"]["spec"], "spec")

@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from api.observing import logs
 from api.settings import Settings
 from plate_models.release import DEFAULT_GOLDEN
+from plates.cameras import BESIDE_VARIABLE, FOLDER_VARIABLE, KEY_VARIABLE
 from plates.cli import CommandError, Stopped, ignore_stop_signals, say, stop_signals_raise
 from plates.cli.config import explain, warn_of_unknown_settings
 from plates.serving.child import Child, python
@@ -157,7 +158,7 @@ def _environment(
         copy = folder / "cameras.toml"
         copy.write_bytes(cameras)  # each time: what cleans /tmp may have taken it
         added["PLATES_CAMERAS"] = str(copy)
-        added["PLATES_CAMERAS_BESIDE"] = str(settings.cameras.resolve().parent)
-        added["PLATES_CAMERAS_FOLDER"] = str(folder)
-        added["PLATES_TRITON_KEY"] = triton.http.key if triton else ""
+        added[BESIDE_VARIABLE] = str(settings.cameras.resolve().parent)
+        added[FOLDER_VARIABLE] = str(folder)
+        added[KEY_VARIABLE] = triton.http.key if triton else ""
     return added

@@ -9,10 +9,9 @@ from typing import Any
 
 import httpx
 
+from plate_models.release import PHOTO_MODEL
 from plates.serving.errors import RequestError
 
-# It reads whole photos, and calls all other models.
-PHOTO_MODEL = "plate_recognition"
 # Its value is known to the supervisor, and to users of this machine who may read command
 # lines: Triton takes it nowhere else.
 KEY_HEADER = "plates-key"

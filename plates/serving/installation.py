@@ -20,12 +20,14 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from plate_models.release import MANIFEST, PHOTO_MODEL
+
 # Where NVIDIA's images have it.
 IMAGE_FOLDER = Path("/opt/tritonserver")
 # The file that each backend loads.
 ARTIFACTS = {"openvino": "model.onnx", "pytorch": "model.pt", "python": "model.py"}
 # What the export leaves beside this model's model.py, which reads it when it loads.
-MANIFESTS = {"plate_recognition": "exported.json"}
+MANIFESTS = {PHOTO_MODEL: MANIFEST}
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 LIBPYTHON = f"libpython{_PYTHON}.so.1.0"
 _STUB = "triton_python_backend_stub"

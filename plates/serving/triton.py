@@ -17,6 +17,7 @@ from typing import Self
 
 import psutil
 
+from plate_models.cores import THREADS  # the one setting that the models read
 from plates.serving import processes
 from plates.serving.client import KEY_HEADER, TritonHttp
 from plates.serving.errors import PreflightError, StartError
@@ -41,8 +42,6 @@ KILL_S = 2.0
 CONNECTION_AGE_S = 20
 # Only the supervisor may load models, register memory for Triton to write to, or set log files.
 _RESTRICTED_APIS = "model-repository,shared-memory,trace,logging"
-# The one setting that the models read; see `plate_models.cores`.
-_THREADS = "PLATES_THREADS"
 _LOG = "triton.log"
 _LOG_TAIL_LINES = 30
 # What decoders say about clients' photos ends up in the log as well.
@@ -276,7 +275,7 @@ def environment(profile: str, installation: Installation | None) -> dict[str, st
     variables = {
         name: value
         for name, value in os.environ.items()
-        if name == _THREADS or not name.startswith(dropped)
+        if name == THREADS or not name.startswith(dropped)
     }
     # The virtual environment is found through PATH, libpython through LD_LIBRARY_PATH. An image's
     # stub finds its libpython by itself, and the image's order of libraries chooses the driver.

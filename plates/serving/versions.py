@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from plates.serving.client import PHOTO_MODEL, TritonHttp
+from plate_models.release import GOLDEN_PHOTO, MANIFEST, PHOTO_MODEL
+from plates.serving.client import TritonHttp
 from plates.serving.errors import RequestError, StartError, VersionError
-from plates.serving.installation import MANIFESTS
 
 TRIAL = f"{PHOTO_MODEL}_trial"
 # In pixels. Engines that compute in less than float32 move a box by a fraction of one.
@@ -25,7 +25,6 @@ _READ_S = 30.0
 # Longer than any photo may take.
 _FINISH_S = 60.0
 _POLL_S = 0.1
-_MANIFEST = MANIFESTS[PHOTO_MODEL]
 _LONGEST_REASON = 500
 # By default Triton serves the newest version alone.
 _ALL_VERSIONS = "\nversion_policy { all { } }\n"
@@ -56,7 +55,7 @@ class ModelVersion:
 
 def find_versions(repository: Path) -> list[ModelVersion]:
     """List the model versions that have a manifest, newest first."""
-    folders = (repository / PHOTO_MODEL).glob(f"[1-9]*/{_MANIFEST}")
+    folders = (repository / PHOTO_MODEL).glob(f"[1-9]*/{MANIFEST}")
     numbers = [int(path.parent.name) for path in folders if path.parent.name.isdecimal()]
     found = (_find_version(repository, number) for number in sorted(numbers, reverse=True))
     return [version for version in found if version is not None]
@@ -64,7 +63,7 @@ def find_versions(repository: Path) -> list[ModelVersion]:
 
 def _find_version(repository: Path, number: int) -> ModelVersion | None:
     try:
-        content = (repository / PHOTO_MODEL / str(number) / _MANIFEST).read_bytes()
+        content = (repository / PHOTO_MODEL / str(number) / MANIFEST).read_bytes()
         document = json.loads(content)
         hashes: dict[str, str] = document["artifacts"]
         plates = [(plate["text"], plate["box"]) for plate in document.get("golden", [])]
@@ -85,7 +84,7 @@ def read_golden_photo(triton: TritonHttp, version: ModelVersion, model: str = PH
     """
     if not version.plates:
         return
-    photo = version.repository / PHOTO_MODEL / str(version.number) / "golden.jpg"
+    photo = version.repository / PHOTO_MODEL / str(version.number) / GOLDEN_PHOTO
     found = triton.plates(photo.read_bytes(), _READ_S, model)
     if not all(any(_is_same(plate, other) for other in found) for plate in version.plates):
         expected, read = _describe(version.plates), _describe(found)
