@@ -15,10 +15,8 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +88,6 @@ def run(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
 
 def prepare(request: Request) -> str:
     """Check weights, engine and device, export what is served, and return the weights' hash."""
-    # In a process of its own: to export, or to look for a GPU, torch is needed.
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        return pool.submit(_prepare, request).result()
-
-
-def _prepare(request: Request) -> str:
     from plate_models.engines.nets import bring_up_to_date, check_engine
 
     on_cluster = request.address and request.device != "cpu"  # its GPUs need not be here

@@ -230,8 +230,7 @@ class Fetcher:
         most = LIMITS.max_bytes + 1 if (photo.size or 0) <= LIMITS.max_bytes else HEAD_BYTES
         if photo.size == 0:
             return b""  # S3 refuses ranges of it
-        data: bytes = self._tries(self._read, os.fsdecode(photo.path), most)
-        return data
+        return bytes(self._tries(self._read, os.fsdecode(photo.path), most))
 
     def _read(self, path: str, most: int) -> bytes:
         inside = self._filesystem._strip_protocol(path.removesuffix(self._chain))

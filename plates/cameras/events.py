@@ -27,19 +27,12 @@ def _utc(moment: float) -> str:
 Moment = Annotated[float, BeforeValidator(_seconds), PlainSerializer(_utc, str, when_used="json")]
 
 
-class BestSingle(BaseModel):
-    """What the best single frame says."""
-
-    text: str
-    score: float
-
-
 class Evidence(BaseModel):
     """What a pass was read from."""
 
     frames_seen: int
     frames_read: int
-    best_single: BestSingle
+    best_single: Candidate = Field(description="What the best single frame says")
 
 
 class Times(BaseModel):

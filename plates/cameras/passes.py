@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from api.answers import answer_of
+from api.answers import Candidate, answer_of
 from plates.cameras import events
 from plates.cameras.events import Match, Pass, Stream
 from plates.cameras.frames import Clock, Frame, SeenPlate
@@ -270,7 +270,7 @@ class Passes:
             evidence=events.Evidence(
                 frames_seen=run.frames,
                 frames_read=run.frames_read,
-                best_single=events.BestSingle(text=text, score=round(best.score, 4)),
+                best_single=Candidate(text=text, score=round(best.score, 4)),
             ),
             time=events.Times(
                 first=run.first.now + ahead,

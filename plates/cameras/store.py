@@ -125,10 +125,6 @@ class Store:
         url = url.replace("postgresql://", "postgresql+pg8000://")
         self._engine = sa.create_engine(url, connect_args=options, pool_pre_ping=True)
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._engine.dispose()
-
     def add(
         self,
         event: Pass,
@@ -182,8 +178,7 @@ class Store:
         kept = sa.and_(_events.c.pass_id == pass_id, _events.c.picture.is_not(None))
         query = sa.select(_events.c.picture).where(kept).order_by(_events.c.seq.desc())
         with self._transaction() as connection:
-            found: bytes | None = connection.scalar(query)
-        return found
+            return connection.scalar(query) or None
 
     def running(self, camera: str | None = None) -> list[Pass]:
         """A camera's passes, or all, that have not ended, as they last stood."""

@@ -55,7 +55,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Evaluate, print, and keep what is asked for; the table of all comes at the end."""
     parts = [part for part in PARTS if part in (arguments.parts or PARTS)]
-    _check(arguments, parts)
+    # At once, not after minutes of work.
+    if arguments.data is None and not set(parts) <= set(WITHOUT_DATA):
+        raise CommandError(
+            "give --data DIR, or set PLATES_DATA; without data choose of "
+            + " ".join(f"--{part}" for part in WITHOUT_DATA)
+        )
+    if arguments.json and not arguments.json.parent.is_dir():
+        raise CommandError(f"{printable(arguments.json)}: its folder does not exist")
     from plate_models.release import check_manifest
     from plate_models.training.evaluation.scoreboard import Scoreboard, score, table
     from plate_models.training.labels import LabelError
@@ -91,17 +98,6 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(printable(error), status=2) from error
     print("", *table(boards), sep="\n")
     return 0
-
-
-def _check(arguments: argparse.Namespace, parts: list[str]) -> None:
-    """Refuse at once what would fail after minutes of work."""
-    if arguments.data is None and not set(parts) <= set(WITHOUT_DATA):
-        raise CommandError(
-            "give --data DIR, or set PLATES_DATA; without data choose of "
-            + " ".join(f"--{part}" for part in WITHOUT_DATA)
-        )
-    if arguments.json and not arguments.json.parent.is_dir():
-        raise CommandError(f"{printable(arguments.json)}: its folder does not exist")
 
 
 def _photos(part: str, arguments: argparse.Namespace) -> "Iterable[Photo]":
