@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, cast
 
 from fastapi import Depends, Header, Request
 
@@ -51,8 +51,7 @@ class Services:
 # async, though nothing is awaited: FastAPI would send a plain function to a thread, which
 # costs a refusal an eighth of its time.
 async def _services(request: Request) -> Services:
-    services: Services = request.app.state.services
-    return services
+    return cast(Services, request.app.state.services)
 
 
 ServicesOfApp = Annotated[Services, Depends(_services)]

@@ -151,15 +151,13 @@ def _means(colours: Array, masks: NDArray[np.bool_]) -> Array:
     """(M, N, 3): the mean colours of each plate's pixels under each of its (N, M, P) masks."""
     weights = masks.astype(np.float32)
     sums = weights @ colours
-    mean: Array = sums / np.maximum(weights.sum(axis=2), 1)[..., None]
-    return mean.transpose(1, 0, 2)
+    return np.asarray(sums / np.maximum(weights.sum(axis=2), 1)[..., None]).transpose(1, 0, 2)
 
 
 def _blue_shortage(colours: Array) -> Array:
     """(N,): log of how much less blue than red and green there is; at most 3."""
     red_green = np.maximum((colours[:, 0] + colours[:, 1]) / 2, 1)
-    shortage: Array = np.log(red_green / np.maximum(colours[:, 2], 1))
-    return np.minimum(shortage, 3)
+    return np.asarray(np.log(red_green / np.maximum(colours[:, 2], 1))).clip(max=3)
 
 
 def _sigmoid(odds: Array) -> Array:

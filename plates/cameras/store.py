@@ -125,6 +125,10 @@ class Store:
         url = url.replace("postgresql://", "postgresql+pg8000://")
         self._engine = sa.create_engine(url, connect_args=options, pool_pre_ping=True)
 
+    def close(self) -> None:
+        """Close the connections."""
+        self._engine.dispose()
+
     def add(
         self,
         event: Pass,

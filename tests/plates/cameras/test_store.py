@@ -85,7 +85,7 @@ def open_store(url):
 
     yield opened
     for store in stores:
-        store._engine.dispose()
+        store.close()
 
 
 def kinds(stored):
@@ -244,7 +244,7 @@ def test_events_wait_while_the_database_is_away(postgres, caplog):
     postgres.start()  # Connections from before are replaced without an error.
     ids = [json.loads(payload)["id"] for _, payload in store.events_after(0)]
     assert ids == [f"0199-{number}" for number in range(1, 6)]
-    store._engine.dispose()
+    store.close()
 
 
 def test_events_wait_while_the_database_hangs(postgres, caplog, monkeypatch):
@@ -264,4 +264,4 @@ def test_events_wait_while_the_database_hangs(postgres, caplog, monkeypatch):
             process.resume()
     assert outbox.close()
     assert len(store.events_after(0)) == 2
-    store._engine.dispose()
+    store.close()
