@@ -53,15 +53,12 @@ def export(
     repository: Path = release.REPOSITORY,
     version: str = spec.MODEL_VERSION,
     golden: Path | None = None,
-) -> list[Path] | None:
-    """Export every net as one release, unless the repository holds the same already.
+) -> list[Path]:
+    """Export every net as one release; returns the artifacts written.
 
     The version is the folder's name in each of the four models. `golden` is a photo with plates
     that these weights read: it shows whether the release is served as it was exported. None
     takes our own, which other weights need not read.
-
-    Returns:
-        The artifacts written, or None if they were up to date.
 
     Raises:
         WeightsError: The weights are missing, damaged or don't fit the nets.
@@ -78,8 +75,6 @@ def export(
     if not photo.is_file():
         raise ExportError(f"{photo}: expected a photo, there is no such file")
     sources = release.sources_of(weights_folder, photo)
-    if release.is_current(sources, repository, version):
-        return None
     home = repository / release.PHOTO_MODEL / version
     modules = weights.load_modules(weights_folder)
     _check_configured(modules.specs)

@@ -13,19 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plate_models import release
 from plate_models.contract import GRAPHS, config_from
 from plate_models.detection import Detect
 from plate_models.pipeline import PipelineConfig, Plate, Recognize, read_plates
 from plate_models.pixels import to_device
 from plate_models.rectification import Rectify
-from plate_models.release import (
-    DEFAULT_GOLDEN,
-    PHOTO_MODEL,
-    REPOSITORY,
-    WEIGHTS_DIR,
-    is_current,
-    sources_of,
-)
+from plate_models.release import PHOTO_MODEL, REPOSITORY, WEIGHTS_DIR, is_current, sources_of
 from plate_models.spec import MODEL_VERSION
 
 # What the CPU profile of the repository runs, with its settings; modules in float32, for a GPU too.
@@ -114,12 +108,12 @@ def bring_up_to_date(
 
     Takes and raises what `plate_models.export.export` does; returns the artifacts written.
     """
-    photo = golden or DEFAULT_GOLDEN
+    photo = golden or release.DEFAULT_GOLDEN
     if photo.is_file() and is_current(sources_of(folder, photo), repository, version):
         return []
     from plate_models.export import export
 
-    return export(folder, repository, version, golden) or []
+    return export(folder, repository, version, golden)
 
 
 def check_engine(engine: str, device: str) -> None:
