@@ -14,23 +14,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from plate_models import images
+from plate_models import images, spec
 from plate_models.formats import grammar_of
 from plate_models.pipeline import PipelineConfig, Plate
 from plate_models.pixels import to_device
 from plate_models.recognition import ctc
 from plate_models.recognition.calibration import Calibration
 from plate_models.release import MANIFEST
-from plate_models.spec import (
-    LIMITS,
-    MODEL_VERSION,
-    RECOGNIZER,
-    RECTIFIER,
-    TENSORS,
-    Limits,
-    Specs,
-    spec_from_json,
-)
+from plate_models.spec import LIMITS, MODEL_VERSION, RECOGNIZER, RECTIFIER, TENSORS, Limits, Specs
 
 # Each Triton model of a net with its outputs, in the order in which read_plates takes the nets.
 GRAPHS: Mapping[str, tuple[str, ...]] = {
@@ -92,7 +83,7 @@ def config_from(folder: Path) -> PipelineConfig:
     What can't be served is a SpecError, a CalibrationError or a FormatError.
     """
     exported = _exported(folder)
-    specs = spec_from_json(Specs, exported["specs"], "specs")
+    specs = spec.spec_from_json(Specs, exported["specs"], "specs")
     return PipelineConfig.of(specs, Calibration.from_json(json.dumps(exported["calibration"])))
 
 
@@ -128,8 +119,7 @@ def version_folder(args: Mapping[str, str]) -> Path:
 
 
 def _exported(folder: Path) -> dict[str, Any]:
-    exported: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    return exported
+    return dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
 
 
 def device_of(args: Mapping[str, str]) -> str:

@@ -16,16 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plate_models.detection import (
-    Box,
-    Detect,
-    Found,
-    check_image,
-    find_boxes,
-    find_small_boxes,
-    keep_apart,
-    shared_areas,
-)
+from plate_models import detection, rectification
+from plate_models.detection import Box, Detect, Found
 from plate_models.formats import grammar_of
 from plate_models.pixels import Floats, Lines, join, resample, to_host
 from plate_models.recognition import ctc
@@ -33,14 +25,7 @@ from plate_models.recognition.appearance import aspects_of, evidence_of, is_colo
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
 from plate_models.recognition.decoding import DEFAULT_GRAMMAR, LENGTHS, Reading, choose_reading
 from plate_models.recognition.grammar import UNKNOWN, Grammar, country_of
-from plate_models.rectification import (
-    Rectify,
-    hulls_of,
-    parts_of,
-    rectified_rgb,
-    straighten,
-    theta_of_rows,
-)
+from plate_models.rectification import Rectify
 from plate_models.spec import DEFAULTS, Specs
 
 # (N, 3, h, w) float32 rectified plates to (N, C, T) float32 logits.
@@ -142,28 +127,24 @@ def read_plates(
     shall be done; another one is a ValueError. The nets take and give the like: see their types.
     The config is what they were made for.
     """
-    check_image(image)
+    detection.check_image(image)
     read = partial(_read_found, image, rectify, recognize, config)
     spec = config.specs.detector
-    plates = read(find_boxes(image, detect, spec))
+    plates = read(detection.find_boxes(image, detect, spec))
     if not config.still:
         return plates
     # Plates that take up much of a photo are found whole where it is smaller. What is surely a
     # plate and surely read is no part of one.
-    unsure = [plate.box for plate in plates if not _is_sure(plate)]
+    unsure = [p.box for p in plates if not (_is_read(p) and _is_known(p.reading))]
     widest = max((x1 - x0 for x0, _, x1, _ in unsure), default=0) / image.shape[1]
     readable = any(plate.reading.readable for plate in plates)
     if not readable or widest > _WIDE:
-        near = read(find_boxes(image, detect, spec, _NEAR))
+        near = read(detection.find_boxes(image, detect, spec, _NEAR))
         plates += [plate for plate in near if _is_plate(plate, _SURE_NEAR)]
-    known = [
-        plate.box
-        for plate in plates
-        if plate.reading.readable and plate.detection_score >= _SURE_BOX
-    ]
-    plates += read(find_small_boxes(image, detect, spec, known))
+    known = [plate.box for plate in plates if _is_read(plate)]
+    plates += read(detection.find_small_boxes(image, detect, spec, known))
     plates.sort(key=lambda plate: (-plate.reading.readable, -plate.detection_score))
-    kept = keep_apart([plate.box for plate in plates], spec.iou_threshold)
+    kept = detection.keep_apart([plate.box for plate in plates], spec.iou_threshold)
     plates = _without_parts([plates[row] for row in np.flatnonzero(kept)])
     return sorted(plates, key=lambda plate: -plate.detection_score)
 
@@ -203,7 +184,7 @@ def _read_found(
             readings.append(replace(each, text="", readable=False) if wrong else each)
         predictions = predictions.followed_by(middles)
         rows, boxes, scores = (np.concatenate((a, a[low])) for a in (rows, boxes, scores))
-    home, hulls = config.grammar.name, hulls_of(predictions.quads)
+    home, hulls = config.grammar.name, rectification.hulls_of(predictions.quads)
     if config.still:
         near, far = np.sort((hulls[:, 0], image.shape[1] - hulls[:, 2]), axis=0)
         heights = hulls[:, 3] - hulls[:, 1]
@@ -259,7 +240,7 @@ def _look_again(
     ]
     if not rows:
         return
-    hulls, lines = hulls_of(seen.quads[rows]), [seen.lines[row] for row in rows]
+    hulls, lines = rectification.hulls_of(seen.quads[rows]), [seen.lines[row] for row in rows]
     sides = np.tile(hulls[:, 2:] - hulls[:, :2], 2)
     boxes = [hulls + sides * np.array(shift * 2, hulls.dtype) for shift in _SHIFTS]
     further = read(np.concatenate(boxes), np.array(lines * len(boxes))).log_probs
@@ -273,15 +254,14 @@ def _look_again(
 def _without_parts(plates: list[Plate]) -> list[Plate]:
     """Drop what lies inside a larger readable plate, such as its region found once more."""
     boxes = [plate.box for plate in plates]
-    shared = shared_areas(boxes, boxes)
+    shared = detection.shared_areas(boxes, boxes)
     area, readable = shared.diagonal(), np.array([plate.reading.readable for plate in plates], bool)
     part = (shared > _PART * area[:, None]) & (area > area[:, None]) & readable
     return [plate for plate, drop in zip(plates, part.any(axis=1), strict=True) if not drop]
 
 
-def _is_sure(plate: Plate) -> bool:
-    found = plate.detection_score >= _SURE_BOX
-    return found and plate.reading.readable and _is_known(plate.reading)
+def _is_read(plate: Plate) -> bool:
+    return plate.detection_score >= _SURE_BOX and plate.reading.readable
 
 
 def _is_known(reading: Reading) -> bool:
@@ -315,23 +295,23 @@ def read_regions(
     each plate; a span (from, to) is what is read of one line's height. The rest: see `read_plates`.
     """
     spec = config.specs.rectifier
-    found = straighten(image, boxes, lines, rectify, spec)
+    found = rectification.straighten(image, boxes, lines, rectify, spec)
     counts, read = lines.tolist(), []
     for row, count in enumerate(counts):
         if count == 1 and not span:
             read.append(found.plates[row : row + 1])
             continue
         spans = [span] if span and count == 1 else spec.row_spans
-        theta = theta_of_rows(found.theta[row : row + 1], spans)
+        theta = rectification.theta_of_rows(found.theta[row : row + 1], spans)
         crops = join([found.crops[row : row + 1]] * len(theta))
         read.append(resample(crops, theta, spec.rectified_hw))
-    batches = parts_of(join(read), config.specs.recognizer.max_batch_size)
+    batches = rectification.parts_of(join(read), config.specs.recognizer.max_batch_size)
     logits = np.concatenate([to_host(recognize(batch)) for batch in batches])
     steps = map(ctc.log_softmax, logits)
     log_probs = [
         next(steps) if count == 1 else ctc.join_rows(next(steps), next(steps)) for count in counts
     ]
-    crops = rectified_rgb(found, spec)
+    crops = rectification.rectified_rgb(found, spec)
     return Predictions(found.quads, log_probs, crops, counts, is_colourless(image))
 
 

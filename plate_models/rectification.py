@@ -115,14 +115,12 @@ def theta_of_rows(theta: Floats, spans: Sequence[tuple[float, float]]) -> Floats
     """
     # A row's height and middle, in the frame's [-1, 1].
     rows = [[[1.0, 0, 0], [0, end - start, start + end - 1], [0, 0, 1]] for start, end in spans]
-    thetas: Floats = (theta[:, None] @ np.array(rows, theta.dtype)).reshape(-1, 2, 3)
-    return thetas
+    return np.asarray((theta[:, None] @ np.array(rows, theta.dtype)).reshape(-1, 2, 3))
 
 
 def corners_in_crop(theta: Floats) -> Floats:
     """Corners TL, TR, BR, BL of the rectified frame, (N, 4, 2) in [-1, 1] of the crop."""
-    corners: Floats = FRAME @ theta.transpose(0, 2, 1)
-    return corners
+    return np.asarray(FRAME @ theta.transpose(0, 2, 1))
 
 
 def quads_from_theta(
@@ -134,8 +132,7 @@ def quads_from_theta(
     """
     region = widen_boxes(boxes_xyxy.astype(theta.dtype), lines, spec)[:, None]  # (N, 1, 4)
     first, last = region[..., :2], region[..., 2:]
-    quads: Floats = (first + last) / 2 + corners_in_crop(theta) * (last - first) / 2
-    return quads
+    return np.asarray((first + last) / 2 + corners_in_crop(theta) * (last - first) / 2)
 
 
 def hulls_of(quads: Floats) -> Floats:

@@ -11,14 +11,8 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import (
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+import pydantic
+from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.dataclasses import dataclass
 
 MODEL_VERSION = "1"
@@ -194,8 +188,7 @@ S = TypeVar("S", DetectorSpec, RectifierSpec, RecognizerSpec, Specs)
 
 def spec_to_json(spec: DetectorSpec | RectifierSpec | RecognizerSpec | Specs) -> dict[str, Any]:
     """Write a spec as JSON-ready values: tuples become lists."""
-    values: dict[str, Any] = json.loads(json.dumps(asdict(spec)))
-    return values
+    return dict(json.loads(json.dumps(asdict(spec))))
 
 
 def spec_from_json(kind: type[S], values: object, where: str) -> S:
@@ -211,7 +204,7 @@ def spec_from_json(kind: type[S], values: object, where: str) -> S:
             found = spec_from_json(RecognizerSpec, values["recognizer"], f"{where}.recognizer")
             values = values | {"recognizer": spec_to_json(found)}
     with named(where):
-        return TypeAdapter(kind).validate_json(json.dumps(values))
+        return pydantic.TypeAdapter(kind).validate_json(json.dumps(values))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -33,8 +33,7 @@ class GraphModel:
 
     def load(self, folder: Path, _args: dict[str, str], parameters: Mapping[str, str]) -> Run:
         """Load the artifact in a version's folder with the configuration's parameters."""
-        run: Run = self.engine.load(folder / "model.onnx", self.outputs, parameters)
-        return run
+        return cast(Run, self.engine.load(folder / "model.onnx", self.outputs, parameters))
 
     def concatenate(self, arrays: list[Any]) -> Any:
         """Join arrays along the batch axis."""

@@ -185,8 +185,7 @@ class YOLOv5(nn.Module):
             else:
                 x = layer(x)
             layers.append(x)
-        heads: list[Tensor] = self.head([layers[i] for i in self._HEADS_FROM])
-        return heads
+        return list(self.head([layers[i] for i in self._HEADS_FROM]))
 
 
 def flatten_heads(heads: list[Tensor]) -> Tensor:

@@ -17,16 +17,8 @@ from numpy.typing import NDArray
 
 from plate_models.rectification import hulls_of
 from plate_models.spec import DETECTOR
+from plate_models.training import labels
 from plate_models.training.imaging import shift_by
-from plate_models.training.labels import (
-    Box,
-    LabelError,
-    LabelledPhoto,
-    Seen,
-    load_negatives,
-    load_world_photos,
-    world_seen,
-)
 from plate_models.training.synthetic.kinds import CAR, DRAWN, kind_named
 from plate_models.training.synthetic.latin import LATIN
 from plate_models.training.synthetic.photo import camera, photograph
@@ -59,18 +51,19 @@ class TrainingPhoto:
 
 def load_world(data: Path) -> list[TrainingPhoto]:
     """The training part of ``world_photos``, decoded (about 1.2 GB)."""
-    photos, seen = load_world_photos(data, held_out=False), world_seen()
+    photos, seen = labels.load_world_photos(data, held_out=False), labels.world_seen()
     if not photos:
-        raise LabelError(f"{data / 'world_photos'}: all its photos are held out")
+        raise labels.LabelError(f"{data / 'world_photos'}: all its photos are held out")
     return [_decoded(photo, seen[photo.path.name]) for photo in photos]
 
 
 def load_empty(data: Path) -> list[TrainingPhoto]:
     """The half of ``no_plates`` to train on, decoded."""
-    return [_decoded(photo, Seen()) for photo in load_negatives(data / "no_plates", held_out=False)]
+    photos = labels.load_negatives(data / "no_plates", held_out=False)
+    return [_decoded(photo, labels.Seen()) for photo in photos]
 
 
-def _decoded(photo: LabelledPhoto, seen: Seen) -> TrainingPhoto:
+def _decoded(photo: labels.LabelledPhoto, seen: labels.Seen) -> TrainingPhoto:
     boxes = _boxes([*(plate.box for plate in photo.plates), *seen.plates])
     # The label is only a box: long plates have one line, others one (in North America) or two.
     sides = boxes[:, 2:] - boxes[:, :2]
@@ -79,7 +72,7 @@ def _decoded(photo: LabelledPhoto, seen: Seen) -> TrainingPhoto:
     return TrainingPhoto(photo.read(), outlines, lines, unclear, _boxes(seen.mistaken))
 
 
-def _boxes(boxes: Sequence[Box]) -> NDArray[np.float32]:
+def _boxes(boxes: Sequence[labels.Box]) -> NDArray[np.float32]:
     """(K, 4) float32 x0, y0, x1, y1."""
     return np.array(boxes, np.float32).reshape(-1, 4)
 

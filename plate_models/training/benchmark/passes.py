@@ -11,20 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.random import Generator, SeedSequence, default_rng
 
+from plate_models.training.benchmark import scenes
 from plate_models.training.benchmark.camera import Camera, Frame, sample_camera, sample_frames
 from plate_models.training.benchmark.optics import Lens, sample_lens, sense
 from plate_models.training.benchmark.photos import BENCHMARK_KINDS, CHARACTER_PX, label
 from plate_models.training.benchmark.plates import Design, draw_sheet, sample_design
-from plate_models.training.benchmark.scenes import (
-    Light,
-    Place,
-    Vehicle,
-    compose,
-    draw_body,
-    sample_light,
-    shade,
-    white_of,
-)
+from plate_models.training.benchmark.scenes import Light, Place, Vehicle
 from plate_models.training.benchmark.textures import draw_background
 from plate_models.training.imaging import Field, Floats, Image, decode, encode
 from plate_models.training.labels import LabelledPlate
@@ -101,8 +93,7 @@ class Drive:
     def middle(self, time: float, camera: Camera) -> Floats:
         """(2,) where the plate's middle is in the picture, in pixels."""
         x, y, z = self.vehicle.face.origin + self.way * np.interp(time, self.times, self.places)
-        middle: Floats = np.array((x, y)) * camera.focal / z + np.array(camera.size_wh) / 2
-        return middle
+        return np.asarray(np.array((x, y)) * camera.focal / z + np.array(camera.size_wh) / 2)
 
 
 @dataclass(frozen=True)
@@ -143,7 +134,7 @@ class _Scene:
     def see(self, time: float) -> Field:
         """(H, W, 3) float32 light on the sensor."""
         there = self.there(time)
-        picture = compose(self.place, self.camera, [one[2] for one in there], self.light)
+        picture = scenes.compose(self.place, self.camera, [one[2] for one in there], self.light)
         if self.cover:
             self.cover.lay_over(picture, time)
         motion = np.zeros(2)
@@ -183,17 +174,17 @@ def render_film(kind: str, index: int, kbits: tuple[float, float] = _KBITS) -> F
     at = FILM_KINDS.index(kind), index
     rng = default_rng(SeedSequence(_SEED, spawn_key=at))
     camera, tilt = sample_camera(rng, _SIZES_WH, _SMALL_SHARE, _FOCAL)
-    light = sample_light(rng, tilt)
+    light = scenes.sample_light(rng, tilt)
     fps, drives = _sample_drives(kind, index, camera, tilt, rng)
     first = drives[0].vehicle
     character_px = drives[0].design.character_mm * camera.focal / float(first.face.origin[2])
     lens = replace(sample_lens(rng, camera.size_wh, character_px), motion_px=(0.0, 0.0))
-    place = shade(draw_background(rng, camera.size_wh), camera, first.face, light, rng)
+    place = scenes.shade(draw_background(rng, camera.size_wh), camera, first.face, light, rng)
     cover = _hide(drives[0], place, camera, light, rng) if kind == "hidden" else None
     level = rng.uniform(*(_DARK_WHITE_LEVEL if light.dark else _WHITE_LEVEL))
     exposure, rate = np.exp(rng.uniform(*np.log((_EXPOSURE_S, kbits)).T))
     scene = _Scene(camera, lens, light, place, drives, cover, float(exposure))
-    look, factor = int(rng.integers(2**32)), np.float32(level / white_of(first, light))
+    look, factor = int(rng.integers(2**32)), np.float32(level / scenes.white_of(first, light))
     times = _moments(drives, fps)
 
     def pictures() -> Iterator[Image]:
@@ -222,7 +213,7 @@ def _hide(drive: Drive, place: Place, camera: Camera, light: Light, rng: Generat
         # It comes towards the plate.
         speed = float(rng.uniform(*_LORRY_SPEED) * camera.size_wh[0] * (-1 if x1 > x0 else 1))
     low, high = sorted((float(x0 - speed * start), float(x1 - speed * (start + lasts))))
-    return _Cover(compose(surface, camera, [], light), (low, high), speed)
+    return _Cover(scenes.compose(surface, camera, [], light), (low, high), speed)
 
 
 def _moments(drives: Sequence[Drive], fps: int) -> list[float]:
@@ -267,7 +258,7 @@ def _sample_drives(
     drives = []
     for design, (face, hung) in zip(designs, frames, strict=True):
         sheet = draw_sheet(design, px_per_mm, rng)
-        vehicle = Vehicle(face, hung, sheet, px_per_mm, draw_body(design.size_mm, rng))
+        vehicle = Vehicle(face, hung, sheet, px_per_mm, scenes.draw_body(design.size_mm, rng))
         drives.append(Drive(design, vehicle, way, times, places))
     if kind == "returning":
         later = passing + float(rng.uniform(*_AWAY))

@@ -5,19 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator, SeedSequence, default_rng
 
+from plate_models.training.benchmark import scenes
 from plate_models.training.benchmark.camera import Camera, Frame, sample_camera, sample_frames
 from plate_models.training.benchmark.optics import Lens, sample_lens, sense, store
 from plate_models.training.benchmark.plates import FOREIGN, Design, draw_sheet, sample_design
-from plate_models.training.benchmark.scenes import (
-    Light,
-    Vehicle,
-    compose,
-    draw_body,
-    infrared,
-    sample_light,
-    shade,
-    white_of,
-)
+from plate_models.training.benchmark.scenes import Light
 from plate_models.training.benchmark.textures import draw_background
 from plate_models.training.imaging import DECODERS, Image, through_codec
 from plate_models.training.labels import LabelledPlate
@@ -66,15 +58,15 @@ def render_photo(kind: str, index: int, variant: str = "") -> BenchmarkPhoto:
     design = sample_design(kind, rng)
     scale = character_px / design.character_mm
     face, hung = sample_frames(rng, camera, design.size_mm, scale, tilt)
-    light = infrared(rng) if variant == "night" else sample_light(rng, tilt)
+    light = scenes.infrared(rng) if variant == "night" else scenes.sample_light(rng, tilt)
     lens = sample_lens(rng, camera.size_wh, character_px)
     sheet = draw_sheet(design, scale, rng)
     background = draw_background(rng, camera.size_wh)
-    vehicle = Vehicle(face, hung, sheet, scale, draw_body(design.size_mm, rng))
-    around = shade(background, camera, face, light, rng)
+    vehicle = scenes.Vehicle(face, hung, sheet, scale, scenes.draw_body(design.size_mm, rng))
+    around = scenes.shade(background, camera, face, light, rng)
     level = float(rng.uniform(*(_DARK_WHITE_LEVEL if light.dark else _WHITE_LEVEL)))
-    factor = np.float32(level / white_of(vehicle, light))
-    seen = lens.see(compose(around, camera, [vehicle], light)) * factor
+    factor = np.float32(level / scenes.white_of(vehicle, light))
+    seen = lens.see(scenes.compose(around, camera, [vehicle], light)) * factor
     if variant == "night":
         # No filters before the sensor: all channels see the same.
         seen = np.repeat(seen @ rng.dirichlet((2, 2, 2)).astype(np.float32)[:, None], 3, axis=2)

@@ -17,18 +17,12 @@ from PIL import Image, ImageDraw, ImageFont
 
 from plate_models.training.benchmark.textures import fractal
 from plate_models.training.imaging import Field, Floats, Mask, carried_font, lay_over, shift_by
+from plate_models.training.synthetic import kinds
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
-from plate_models.training.synthetic.kinds import (
-    KINDS,
-    Layout,
-    PlateKind,
-    Point,
-    kind_named,
-    sample_text,
-)
+from plate_models.training.synthetic.kinds import Layout, PlateKind, Point
 from plate_models.training.tables import pick, tables_of
 
-FOREIGN = tuple(name for name, kind in KINDS.items() if kind.table.sizes_mm)
+FOREIGN = tuple(name for name, kind in kinds.KINDS.items() if kind.table.sizes_mm)
 _BOLDER_MM = (-1.2, -0.6, 0.0, 0.6)
 _JITTER_MM = 0.5
 # Of white sheets and white print; of black print.
@@ -70,7 +64,7 @@ def sample_design(kind: str, rng: Generator, text: str = "") -> Design:
 
     Raises ValueError: There is no such kind.
     """
-    its, text = kind_named(kind), text or sample_text(rng, kind)
+    its, text = kinds.kind_named(kind), text or kinds.sample_text(rng, kind)
     if its.table.sizes_mm:
         width, height = size = pick(its.table.sizes_mm, rng)
         screws = (0.25 * width, 9.0), (0.75 * width, 9.0), (0.25 * width, height - 9)

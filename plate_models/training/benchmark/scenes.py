@@ -13,19 +13,11 @@ import cv2
 import numpy as np
 from numpy.random import Generator
 
+from plate_models.training import imaging
 from plate_models.training.benchmark.camera import Camera, Frame
 from plate_models.training.benchmark.plates import Sheet
 from plate_models.training.benchmark.textures import fractal
-from plate_models.training.imaging import (
-    Field,
-    Floats,
-    Image,
-    apply_homography,
-    box_corners,
-    see,
-    shift_by,
-    warp,
-)
+from plate_models.training.imaging import Field, Floats, Image
 from plate_models.training.tables import pick, tables_of
 
 # Sunshine, clouds, a lamp above a yard, dusk, the own headlamps by night.
@@ -97,8 +89,7 @@ def _headlamps(rng: Generator) -> Light:
 
 
 def _tinted(rng: Generator, colour: tuple[float, float, float], strength: float) -> Floats:
-    tinted: Floats = strength * np.array(colour) * np.exp(rng.normal(0, 0.03, 3))
-    return tinted
+    return np.asarray(strength * np.array(colour) * np.exp(rng.normal(0, 0.03, 3)))
 
 
 # Corners (4, 2) in millimetres, colour, and whether it glows, from the back to the front.
@@ -133,12 +124,13 @@ def shade(background: Image, camera: Camera, face: Frame, light: Light, rng: Gen
     unevenness = 1 + 0.08 * fractal(rng, size_hw, 4, 1.4)
     if not light.shadow:
         return Place(background, unevenness, None)
-    middle = shift_by(-_SHADOW_HW[1] / 2, -_SHADOW_HW[0] / 2)
+    middle = imaging.shift_by(-_SHADOW_HW[1] / 2, -_SHADOW_HW[0] / 2)
     view = face.homography(camera) @ np.diag((_SHADOW_MM, _SHADOW_MM, 1)) @ middle
     # Shadows of trees and houses: fine or coarse, with soft or hard edges.
     blots = fractal(rng, _SHADOW_HW, rng.uniform(2, 8), 1.4 if rng.random() < 0.5 else 1.0)
     cast: Field = np.clip(0.5 + float(rng.uniform(1.5, 8)) * blots, 0, 1)
-    return Place(background, unevenness, warp(cast, view, camera.size_wh, cv2.BORDER_REFLECT))
+    shadow = imaging.warp(cast, view, camera.size_wh, cv2.BORDER_REFLECT)
+    return Place(background, unevenness, shadow)
 
 
 def white_of(vehicle: Vehicle, light: Light) -> float:
@@ -195,7 +187,7 @@ def _paint(albedo: Image, lit: Field, camera: Camera, vehicle: Vehicle, light: L
     view = face.homography(camera)
     for corners, colour, glows in vehicle.body:
         if (corners @ face.turn[2, :2] + face.origin[2]).min() > _NEAREST_MM:
-            path = np.rint(apply_homography(view, corners) * (1 << _SHIFT)).astype(np.int32)
+            path = np.rint(imaging.apply_homography(view, corners) * (1 << _SHIFT)).astype(np.int32)
             cv2.fillPoly(albedo, [path], colour, cv2.LINE_AA, _SHIFT)
             cv2.fillPoly(lit, [path], (_GLOWING if glows else share,), cv2.LINE_8, _SHIFT)
 
@@ -209,7 +201,7 @@ def _trapezium(top: float, top_half: float, foot: float, foot_half: float) -> Fl
 def _lay_plate(surfaces: Field, lit: Field, camera: Camera, vehicle: Vehicle, light: Light) -> None:
     plate, sheet = vehicle.plate, vehicle.sheet
     view = plate.homography(camera) @ sheet.to_mm
-    hull = apply_homography(view, box_corners(*sheet.cover.shape[::-1]))
+    hull = imaging.apply_homography(view, imaging.box_corners(*sheet.cover.shape[::-1]))
     x0, y0 = np.clip(np.floor(hull.min(axis=0)), 0, None).astype(int).tolist()
     x1, y1 = np.clip(np.ceil(hull.max(axis=0)), 0, camera.size_wh).astype(int).tolist()
     if x0 >= x1 or y0 >= y1:
@@ -218,7 +210,7 @@ def _lay_plate(surfaces: Field, lit: Field, camera: Camera, vehicle: Vehicle, li
     layers *= sheet.cover[..., None]
     # Each way, a pixel needs so many samples to see all of the sheet.
     fold = int(np.clip(round(1 / sheet.to_mm[0, 0] / vehicle.px_per_mm), 2, _MOST_FOLD))
-    seen = see(layers, shift_by(-x0, -y0) @ view, (x1 - x0, y1 - y0), fold)
+    seen = imaging.see(layers, imaging.shift_by(-x0, -y0) @ view, (x1 - x0, y1 - y0), fold)
     cover = seen[..., 3]
     surfaces[y0:y1, x0:x1] += seen[..., :3] - cover[..., None] * surfaces[y0:y1, x0:x1]
     lit[y0:y1, x0:x1] += cover * (light.on(plate) - lit[y0:y1, x0:x1])

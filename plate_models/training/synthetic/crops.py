@@ -13,26 +13,13 @@ from numpy.random import Generator
 
 from plate_models import pixels
 from plate_models.spec import RECTIFIER
-from plate_models.training.imaging import (
-    Field,
-    Floats,
-    Image,
-    apply_homography,
-    box_corners,
-    see,
-    shift_by,
-)
+from plate_models.training import imaging
+from plate_models.training.imaging import Field, Floats, Image
+from plate_models.training.synthetic import plates
 from plate_models.training.synthetic.kinds import TRAINING_SHARES, Shares
 from plate_models.training.synthetic.latin import LATIN
 from plate_models.training.synthetic.photo import BAD_CAMERAS, PhotoStyle, photograph
-from plate_models.training.synthetic.plates import (
-    DEFAULT_STYLE,
-    PlateImage,
-    PlateStyle,
-    project,
-    render_plate,
-    sample_design,
-)
+from plate_models.training.synthetic.plates import PlateImage, PlateStyle
 from plate_models.training.synthetic.scenes import draw_clutter
 from plate_models.training.tables import choose, pick, tables_of
 
@@ -55,7 +42,7 @@ class CropStyle:
     box_jitter: tuple[float, float] = (0.02, 0.055)
     sloppy_share: float = 0.4
     holder_box_share: float = 0.25  # of boxes around the holder, not the plate
-    plate: PlateStyle = DEFAULT_STYLE
+    plate: PlateStyle = plates.DEFAULT_STYLE
     # Of night scenes in the light of an infrared lamp: sheets shine, the rest is nearly black.
     infrared_share: float = 0.06
     photo: PhotoStyle = BAD_CAMERAS
@@ -94,7 +81,7 @@ def _sample_view(plate: PlateImage, width_px: float, rng: Generator, style: Crop
     if rng.random() < style.tilt_share:
         spread[0] = _TILT_DEG
     angles = np.clip(rng.normal(0, 1, 3) * spread, (-38, -64, -45), (38, 64, 45))
-    return project(plate, np.radians(angles), rng.uniform(*_DISTANCE), width_px)
+    return plates.project(plate, np.radians(angles), rng.uniform(*_DISTANCE), width_px)
 
 
 def _sample_box(
@@ -169,12 +156,12 @@ def _compose(
 ) -> Image:
     """Paint the plate, seen through ``view``, over a background."""
     width, height = size_wh
-    corners = apply_homography(view, plate.quad).astype(np.float32)
+    corners = imaging.apply_homography(view, plate.quad).astype(np.float32)
     scene = _paint_background((height, width), corners, rng)
     if infrared or rng.random() < _LIT_SHARE:
         share = rng.uniform(0.02, 0.3) if infrared else rng.uniform(0.2, 0.7)
         scene = np.asarray(cv2.convertScaleAbs(scene, alpha=share), np.uint8)
-    seen = see(plate.layers, view, size_wh)
+    seen = imaging.see(plate.layers, view, size_wh)
     if infrared:
         # Dyes of sheets and of paint are bright in infrared light, soot is not.
         contrast = rng.uniform(0.5, 1)
@@ -224,19 +211,19 @@ def render_crop(
     """
     if kind is None:
         (kind,) = choose(style.kinds, rng)
-    design = None if kind == CLUTTER else sample_design(kind, rng)
+    design = None if kind == CLUTTER else plates.sample_design(kind, rng)
     rows = design.rows if design else ("",)
     widths = style.width_px if len(rows) == 1 else style.two_line_width_px
     width_px = float(np.exp(rng.uniform(*np.log(widths))))
     if design:
-        plate = render_plate(design, 1.6 * width_px, rng, style.plate)
+        plate = plates.render_plate(design, 1.6 * width_px, rng, style.plate)
     else:
         plate = draw_clutter(width_px, rng, boards=False)
     view = _sample_view(plate, width_px, rng, style)
     outline = plate.quad
     if rng.random() < style.holder_box_share:
-        outline = box_corners(*plate.alpha.shape[::-1]).astype(np.float32)
-    low, high = _sample_box(apply_homography(view, outline), len(rows), rng, style)
+        outline = imaging.box_corners(*plate.alpha.shape[::-1]).astype(np.float32)
+    low, high = _sample_box(imaging.apply_homography(view, outline), len(rows), rng, style)
     # A rim of random size keeps edge effects out and moves the JPEG grid.
     origin = low - rng.uniform(6, 14, 2)
     size = np.ceil(high - origin + 8).astype(int)
@@ -252,8 +239,8 @@ def render_crop(
             defocus=0.6 * camera.defocus,
             motion_share=0.5 * camera.motion_share,
         )
-    scene = _compose(plate, shift_by(*-origin) @ view, size_wh, infrared, rng)
-    quad = apply_homography(view, plate.quad) - origin
+    scene = _compose(plate, imaging.shift_by(*-origin) @ view, size_wh, infrared, rng)
+    quad = imaging.apply_homography(view, plate.quad) - origin
     for _ in range(_ATTEMPTS):
         photo = photograph(scene, rng, camera)
         if _kept(scene, photo, quad) > _LEAST_KEPT:

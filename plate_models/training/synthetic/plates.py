@@ -9,15 +9,8 @@ import numpy as np
 from numpy.random import Generator
 from scipy.spatial.transform import Rotation
 
-from plate_models.training.imaging import (
-    Field,
-    Floats,
-    Image,
-    Mask,
-    apply_homography,
-    box_corners,
-    shift_by,
-)
+from plate_models.training import imaging
+from plate_models.training.imaging import Field, Floats, Image, Mask
 from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rounded_box
 from plate_models.training.synthetic.kinds import Layout, PlateKind, Point, kind_named, sample_text
 from plate_models.training.synthetic.latin import LATIN, LatinPlate, paint_latin, sample_latin
@@ -130,7 +123,7 @@ def render_plate(
         add_snow(rgb, rng)
     if rng.random() < style.hidden_share:
         add_obstacle(rgb, rng, height / len(design.rows))
-    quad = (box_corners(width, height) + np.array([left, top])).astype(np.float32)
+    quad = (imaging.box_corners(width, height) + np.array([left, top])).astype(np.float32)
     return PlateImage(rgb, alpha, quad)
 
 
@@ -274,6 +267,6 @@ def project(plate: PlateImage, angles_rad: Floats, distance: float, width_px: fl
     width, (x, y) = np.ptp(plate.quad[:, 0]), plate.quad.mean(axis=0)
     # Plate points have z = 0, so the turn's third column drops out.
     camera = np.column_stack([turn[:, :2], [0, 0, distance]])
-    view: Floats = camera @ np.diag((1 / width, 1 / width, 1)) @ shift_by(-x, -y)
-    scale = width_px / np.ptp(apply_homography(view, plate.quad)[:, 0])
+    view: Floats = camera @ np.diag((1 / width, 1 / width, 1)) @ imaging.shift_by(-x, -y)
+    scale = width_px / np.ptp(imaging.apply_homography(view, plate.quad)[:, 0])
     return np.diag((scale, scale, 1)) @ view

@@ -12,17 +12,8 @@ from numpy.random import Generator
 from PIL import Image as Pictures
 from PIL import ImageDraw
 
-from plate_models.training.imaging import (
-    Field,
-    Floats,
-    Image,
-    Mask,
-    apply_homography,
-    box_corners,
-    carried_font,
-    see,
-    shift_by,
-)
+from plate_models.training import imaging
+from plate_models.training.imaging import Field, Floats, Image, Mask
 from plate_models.training.synthetic.kinds import CAR
 from plate_models.training.synthetic.plates import (
     Design,
@@ -77,8 +68,8 @@ def paint_plate(photo: Image, box: Field, rng: Generator, kind: str = CAR) -> Pa
     """
     design = sample_design(kind, rng)
     plate, view = _hang_plate(design, box, rng)
-    quad = apply_homography(view, plate.quad)
-    outline = apply_homography(view, box_corners(*plate.alpha.shape[::-1]))
+    quad = imaging.apply_homography(view, plate.quad)
+    outline = imaging.apply_homography(view, imaging.box_corners(*plate.alpha.shape[::-1]))
     size = np.array([box[2] - box[0], box[3] - box[1]])
     low = np.minimum(outline.min(axis=0), box[:2] - _RIM * size) - 3
     high = np.maximum(outline.max(axis=0), box[2:] + _RIM * size) + 3
@@ -90,7 +81,7 @@ def paint_plate(photo: Image, box: Field, rng: Generator, kind: str = CAR) -> Pa
     scene = photo[y0:y1, x0:x1].astype(np.float32)
     light = _light_of(photo, box, rng)
     _cover(scene, box - np.array([x0, y0, x0, y0]), rng)
-    _overlay_plate(scene, plate, shift_by(-x0, -y0) @ view, light, rng)
+    _overlay_plate(scene, plate, imaging.shift_by(-x0, -y0) @ view, light, rng)
     image = np.clip(scene, 0, 255).astype(np.uint8)
     text, lines = "".join(design.rows), len(design.rows)
     return Patch(image, (x0, y0), text, quad.astype(np.float32), lines)
@@ -108,7 +99,7 @@ def paint_clutter(photo: Image, plates: Field, width: float, rng: Generator) -> 
     angles = np.zeros(3) if flat else np.clip(rng.normal(0, 1, 3) * _SPREAD_DEG, -40, 40)
     seen_width = sheet.rgb.shape[1] / _FINER
     view = project(sheet, np.radians(angles), rng.uniform(4, 12), seen_width)
-    corners = apply_homography(view, sheet.quad)
+    corners = imaging.apply_homography(view, sheet.quad)
     limit, rim = photo.shape[1::-1], 0.3 * (plates[:, 2:] - plates[:, :2])
     for _ in range(4):
         middle = rng.uniform(0, limit)
@@ -121,7 +112,7 @@ def paint_clutter(photo: Image, plates: Field, width: float, rng: Generator) -> 
             light = np.ones(3)
             if not flat:
                 light = _light_of(photo, np.concatenate((low, high)), rng) * rng.uniform(0.7, 1.6)
-            _overlay_plate(scene, sheet, shift_by(*(middle - low)) @ view, light, rng)
+            _overlay_plate(scene, sheet, imaging.shift_by(*(middle - low)) @ view, light, rng)
             photo[place] = np.clip(scene, 0, 255)
             return
 
@@ -140,8 +131,7 @@ def _light_of(photo: Image, box: Field, rng: Generator) -> Floats:
     paper = np.percentile(pixels, 85, axis=0) + 1
     brightness = np.clip(paper.mean() / _PAPER * np.exp(rng.normal(0, 0.12)), 0.1, 1.15)
     cast = (paper / paper.mean()) ** rng.uniform(0.2, 0.8)
-    gain: Floats = brightness * np.clip(cast, 0.5, 1.5)
-    return gain
+    return np.asarray(brightness * np.clip(cast, 0.5, 1.5))
 
 
 def _cover(scene: Field, box: Floats, rng: Generator) -> None:
@@ -183,11 +173,11 @@ def _hang_plate(design: Design, box: Field, rng: Generator) -> tuple[PlateImage,
     plate = render_plate(design, 1.2 * width, rng)
     angles = np.clip(rng.normal(0, 1, 3) * _SPREAD_DEG, -40, 40)
     view = project(plate, np.radians(angles), rng.uniform(4, 12), width)
-    corners = apply_homography(view, plate.quad)
+    corners = imaging.apply_homography(view, plate.quad)
     low, high = corners.min(axis=0), corners.max(axis=0)
     slack = max(old_height - (high[1] - low[1]), 0.0)
     middle = (box[:2] + box[2:]) / 2 + np.array([0, rng.uniform(-0.4, 0.4) * slack])
-    return plate, shift_by(*(middle - (low + high) / 2)) @ view
+    return plate, imaging.shift_by(*(middle - (low + high) / 2)) @ view
 
 
 def _overlay_plate(
@@ -195,7 +185,7 @@ def _overlay_plate(
 ) -> None:
     h, w = scene.shape[:2]
     sigma = float(rng.uniform(0.35, 1.1))
-    seen = cv2.GaussianBlur(see(plate.layers, view, (w, h)), (0, 0), sigma)
+    seen = cv2.GaussianBlur(imaging.see(plate.layers, view, (w, h)), (0, 0), sigma)
     # A gradient of light across the plate, as a car's curved body and sky give.
     tilt = 1 + rng.normal(0, 0.08) * np.linspace(-1, 1, h)[:, None, None]
     lit = seen[..., :3] * light.astype(np.float32) * tilt.astype(np.float32)
@@ -213,7 +203,7 @@ def draw_clutter(width_px: float, rng: Generator, boards: bool = True) -> PlateI
     else:
         rgb, alpha = _draw_windows(width_px * _FINER, rng)
     rgb, alpha = rgb[:_MAX_SIDE, :_MAX_SIDE], alpha[:_MAX_SIDE, :_MAX_SIDE]
-    return PlateImage(rgb, alpha, box_corners(*alpha.shape[::-1]).astype(np.float32))
+    return PlateImage(rgb, alpha, imaging.box_corners(*alpha.shape[::-1]).astype(np.float32))
 
 
 def _draw_sign(width: float, rng: Generator, boards: bool) -> tuple[Image, Mask]:
@@ -306,7 +296,7 @@ def _make_text(rng: Generator) -> str:
 
 
 def _write(text: str, font_name: str) -> Mask:
-    font = carried_font(f"DejaVu{font_name}.ttf", _FONT_SIZE)
+    font = imaging.carried_font(f"DejaVu{font_name}.ttf", _FONT_SIZE)
     left, top, right, bottom = (int(side) for side in font.getbbox(text))
     picture = Pictures.new("L", (right - left, bottom - top))
     ImageDraw.Draw(picture).text((-left, -top), text, fill=255, font=font)
