@@ -14,6 +14,9 @@ from api.settings import Settings
 from api.triton import TritonClient
 from plate_models.images import ImageError, check_header
 
+# Bytes of a file whose structure is checked sooner than a thread is woken for it.
+_CHECKED_AT_ONCE = 2**20
+
 
 class PhotoReader:
     """Checks photos, has them read in turn, and counts the results."""
@@ -44,7 +47,10 @@ class PhotoReader:
         """
         start = time.perf_counter()
         try:
-            await run_in_threadpool(check_header, photo, self._limits)
+            if len(photo) > _CHECKED_AT_ONCE:
+                await run_in_threadpool(check_header, photo, self._limits)
+            else:
+                check_header(photo, self._limits)
         except ImageError as error:
             raise PHOTO_PROBLEMS[error.slug](str(error)) from error
         recognition = await context.cancel_on_disconnect(

@@ -1,8 +1,9 @@
 """From the raw score of a reading to the probability that its whole text is right.
 
-It is imported without torch and numpy.
+To say what a score means takes neither torch nor numpy.
 """
 
+import bisect
 import json
 import math
 import warnings
@@ -74,10 +75,11 @@ class Calibration:
         x0, y0 = lowest[-1] if len(lowest) < len(self.knots) else lowest[0]
         if x <= x0:
             return sigmoid(y0) * raw / sigmoid(x0)
-        import numpy as np
-
-        xs, ys = zip(*self.knots, strict=True)
-        return sigmoid(float(np.interp(x, xs, ys)))
+        index = bisect.bisect_right(self.knots, x, key=lambda knot: knot[0])
+        if index == len(self.knots):
+            return sigmoid(self.knots[-1][1])
+        (x0, y0), (x1, y1) = self.knots[index - 1 : index + 1]
+        return sigmoid(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
 
     def check(self, at_hand: Mapping[str, str]) -> None:
         """Raise CalibrationError if it was measured with another net; warn of other formats."""
