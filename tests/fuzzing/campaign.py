@@ -4,6 +4,7 @@ import random
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
@@ -32,101 +33,92 @@ _NOTICED_S = 3
 TIMEOUTS = {"PLATES_UPLOAD_TIMEOUT_S": "2", "PLATES_HEADER_TIMEOUT_S": "2"}
 
 
+@dataclass
 class Campaign:
-    """One run of all kinds against one service, and its Triton where the gRPC port is known."""
+    """One run of all kinds against one service, and its Triton where the gRPC address is known."""
 
-    def __init__(
-        self,
-        service: Service,
-        triton_port: int | None,
-        seed: int,
-        count: int,
-        folder: Path,
-        growth_mb: float,
-    ) -> None:
-        """Plan to send `count` requests; failing ones and the log are saved to `folder`.
+    service: Service
+    triton: str | None
+    seed: int
+    count: int  # of requests
+    folder: Path  # of failing ones, and of the log
+    growth_mb: float  # so much may memory grow above its share
+    # Kind, status, seconds and what was wrong, for each request.
+    sent: list[tuple[str, str, float, str | None]] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)  # what was wrong, as sentences
+    _notes: list[str] = field(default_factory=list)
 
-        Memory may grow by `growth_mb` above its share.
-        """
-        self._service, self._seed, self._count, self._folder = service, seed, count, folder
-        self._growth_mb = growth_mb
-        self._triton = f"127.0.0.1:{triton_port}" if triton_port else None
-        # Kind, status, seconds and what was wrong, for each request.
-        self.sent: list[tuple[str, str, float, str | None]] = []
-        self.violations: list[str] = []  # what was wrong, as sentences
-        self._notes: list[str] = []
-
-    def run(self) -> None:
+    def run(self):
         """Warm up, send everything, and look at the processes before and after."""
-        service, seed = self._service, self._seed
-        share = round(self._count * _DOCUMENTED_SHARE)
+        service, seed = self.service, self.seed
+        share = round(self.count * _DOCUMENTED_SHARE)
         send_documented(service.url, seed, share, lambda *a: self._note(DOCUMENTED, *a))
         shares = [share for _, share in KINDS.values()]
-        kinds = random.Random(seed).choices([*KINDS], shares, k=self._count - len(self.sent))
+        kinds = random.Random(seed).choices([*KINDS], shares, k=self.count - len(self.sent))
         planned, warm_up = [*enumerate(kinds)], len(kinds) // 4
         self._send_all(planned[:warm_up])
         before = footprints(service.pid)
         self._send_all(planned[warm_up:])
         after = footprints(service.pid)
-        if self._triton:
-            for model, status, wrong in send_tensors(self._triton, seed, self._count // 50):
+        if self.triton:
+            for model, status, wrong in send_tensors(self.triton, seed, self.count // 50):
                 self._note(model, status, 0.0, wrong)
         self._judge(before, after)
-        if self._triton:  # The last kind ends a process, and the supervisor must see to that.
+        if self.triton:  # The last kind ends a process, and the supervisor must see to that.
             whole = self._parts()
-            self._notes.append(f"a shape that overflows, to Triton: {overflow(self._triton)}")
+            self._notes.append(f"a shape that overflows, to Triton: {overflow(self.triton)}")
             time.sleep(_NOTICED_S)
             self._expect_healed(whole)
 
-    def _send_all(self, planned: list[tuple[int, str]]) -> None:
+    def _send_all(self, planned):
         with ThreadPoolExecutor(_WORKERS) as pool:
             list(pool.map(lambda pair: self._send(*pair), planned))
 
-    def _send(self, number: int, kind: str) -> None:
+    def _send(self, number, kind):
         if len(self.violations) >= _MAX_VIOLATIONS:
             return
-        attempt = KINDS[kind][0](random.Random(f"{self._seed} {kind} {number}"))
+        attempt = KINDS[kind][0](random.Random(f"{self.seed} {kind} {number}"))
         start = time.monotonic()
-        answer = send(attempt, self._service.url)
+        answer = send(attempt, self.service.url)
         took = time.monotonic() - start
         wrong = violation(attempt, answer)
         if wrong:
-            file = self._folder / f"{number:05d}-{kind.replace(' ', '-')}.http"
+            file = self.folder / f"{number:05d}-{kind.replace(' ', '-')}.http"
             file.write_bytes(b"".join(attempt.pieces))
             wrong = f"{attempt.path}: {wrong} (replay: nc HOST PORT < {file})"
         self._note(kind, answer.status, took, wrong)
 
-    def _note(self, kind: str, status: object, seconds: float, wrong: str | None) -> None:
+    def _note(self, kind, status, seconds, wrong):
         self.sent.append((kind, str(status), seconds, wrong))
         self.violations += [f"{kind}: {wrong}"] if wrong else []
 
-    def _judge(self, before: pd.DataFrame, after: pd.DataFrame) -> None:
+    def _judge(self, before, after):
         """No process ended or grew, none is still at work, nothing was logged."""
-        if {*before["pid"]} != {*footprints(self._service.pid)["pid"]}:
+        if {*before["pid"]} != {*footprints(self.service.pid)["pid"]}:
             self.violations.append("processes ended or began meanwhile")
         warm, end = (side["rss_bytes"].sum() / 2**20 for side in (before, after))
         self._notes.append(f"memory of all processes: {warm:.0f} MB, {end:.0f} MB at the end")
-        if end > _GROWTH_FACTOR * warm + self._growth_mb:
+        if end > _GROWTH_FACTOR * warm + self.growth_mb:
             self.violations.append(f"memory grew from {warm:.0f} to {end:.0f} MB")
-        log = self._service.log.read_text(errors="replace") if self._service.log else ""
-        (self._folder / "service.log").write_text(log)
+        log = self.service.log.read_text(errors="replace") if self.service.log else ""
+        (self.folder / "service.log").write_text(log)
         lines = [line for line in log.splitlines() if "Traceback (most recent" in line]
         self.violations += [f"in the log: {line[:300]}" for line in lines]
         self._expect_healed()
 
-    def _expect_healed(self, parts: Counter[str] | None = None) -> None:
+    def _expect_healed(self, parts=None):
         start = time.monotonic()
         try:
             wait_until(lambda: parts in (None, self._parts()), _HEALED_S)
-            wait_until_ready(self._service.url, _HEALED_S)
+            wait_until_ready(self.service.url, _HEALED_S)
             self._notes.append(f"whole and ready after {time.monotonic() - start:.1f} s")
         except (AssertionError, CommandError):
             self.violations.append(f"not whole and ready again: {self._parts()}")
 
-    def _parts(self) -> Counter[str]:
-        return Counter(footprints(self._service.pid)["part"])
+    def _parts(self):
+        return Counter(footprints(self.service.pid)["part"])
 
-    def table(self) -> str:
+    def table(self):
         """What came, as text: kinds with their statuses, then processes, then what was wrong."""
         rows = pd.DataFrame(self.sent, columns=["kind", "status", "seconds", "wrong"])
         table = rows.groupby(["kind", "status"]).agg(

@@ -1,7 +1,6 @@
 """Requests that the service's own OpenAPI document asks for, and some that it forbids."""
 
 import random
-from collections.abc import Callable
 
 import hypothesis
 import schemathesis
@@ -20,12 +19,12 @@ _CHECKS = CHECKS.get_by_names(
     ["status_code_conformance", "content_type_conformance", "response_schema_conformance"]
 )
 
-# Status, seconds, and what was wrong.
-Note = Callable[[int | None, float, str | None], None]
 
+def send_documented(url, seed, count, note):
+    """Send so many generated requests to the operations of the document.
 
-def send_documented(url: str, seed: int, count: int, note: Note) -> None:
-    """Send so many generated requests to the operations of the document, and note each answer."""
+    Of each answer its status, its seconds, and what was wrong are noted.
+    """
     files = [*GOOD.values(), *(hostile_file(random.Random(f"{seed} {i}")) for i in range(50))]
     photos = strategies.sampled_from(files) | strategies.binary(max_size=200)
     schemathesis.openapi.format("binary", photos)
@@ -48,7 +47,7 @@ def send_documented(url: str, seed: int, count: int, note: Note) -> None:
         suppress_health_check=list(HealthCheck),
     )
     @hypothesis.given(case=strategies.one_of(cases))
-    def send(case: schemathesis.Case) -> None:
+    def send(case):
         where = f"{case.method} {case.path}"
         try:
             response = case.call(timeout=ANSWER_S)

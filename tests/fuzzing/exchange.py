@@ -3,6 +3,7 @@
 import http.client
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -47,13 +48,24 @@ class Answer:
     failure: str = ""  # what went wrong instead
 
 
-def send(attempt: Attempt, url: str) -> Answer:
+def send(attempt, url):
     """Send an attempt on a connection of its own and wait for its answer."""
     address = urlsplit(url)
     try:
         with socket.create_connection((address.hostname, address.port), ANSWER_S) as connection:
-            _send_pieces(attempt, connection)
-            return Answer() if attempt.hangs_up else _answer_on(connection, attempt)
+            # The service may have had enough; its answer may be there already.
+            with suppress(BrokenPipeError, ConnectionResetError):
+                for number, piece in enumerate(attempt.pieces):
+                    time.sleep(attempt.pause_s if number else 0)
+                    connection.sendall(piece)
+            if attempt.hangs_up:
+                return Answer()
+            method = attempt.pieces[0].partition(b" ")[0].decode("latin-1")
+            response = http.client.HTTPResponse(connection, method=method)
+            response.begin()
+            body = response.read(_MAX_ANSWER_BYTES)
+            headers = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, headers, body)
     except TimeoutError:
         return Answer(failure=f"no answer within {ANSWER_S:g} s: it hangs")
     except ConnectionRefusedError:
@@ -62,21 +74,3 @@ def send(attempt: Attempt, url: str) -> Answer:
         return Answer(failure="" if attempt.may_stay_silent else f"no answer: {error}")
     except (http.client.HTTPException, ValueError) as error:
         return Answer(failure=f"the answer is not HTTP: {type(error).__name__} {error}")
-
-
-def _send_pieces(attempt: Attempt, connection: socket.socket) -> None:
-    for number, piece in enumerate(attempt.pieces):
-        time.sleep(attempt.pause_s if number else 0)
-        try:
-            connection.sendall(piece)
-        except (BrokenPipeError, ConnectionResetError):
-            return  # The service has had enough; its answer may be there already.
-
-
-def _answer_on(connection: socket.socket, attempt: Attempt) -> Answer:
-    method = attempt.pieces[0].partition(b" ")[0].decode("latin-1")
-    response = http.client.HTTPResponse(connection, method=method)
-    response.begin()
-    body = response.read(_MAX_ANSWER_BYTES)
-    headers = {name.lower(): value for name, value in response.getheaders()}
-    return Answer(response.status, headers, body)

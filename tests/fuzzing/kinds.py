@@ -1,12 +1,9 @@
 """Hostile requests: files, forms, pictures, connections and parameters, and their shares."""
 
 import operator
-import random
 from base64 import b64encode
-from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
-from typing import Any
 from urllib.parse import quote_from_bytes
 
 import cv2
@@ -27,30 +24,28 @@ _made = cache(operator.call)
 
 FORM = MULTIPART.encode()
 
-Header = tuple[bytes, bytes]
 
-
-def head(method: bytes, target: bytes, *headers: Header) -> bytes:
+def head(method, target, *headers):
     """A request's head, its connection not kept."""
     fields = ((b"Host", b"localhost"), (b"Connection", b"close"), *headers)
     lines = b"".join(name + b": " + value + b"\r\n" for name, value in fields)
     return method + b" " + target + b" HTTP/1.1\r\n" + lines + b"\r\n"
 
 
-def post(path: str, kind: bytes, body: bytes, *headers: Header, query: bytes = b"") -> bytes:
+def post(path, kind, body, *headers, query=b""):
     described = ((b"Content-Type", kind), (b"Content-Length", b"%d" % len(body)))
     return head(b"POST", path.encode() + query, *described, *headers) + body
 
 
-def raw_photo(path: str, photo: bytes, *headers: Header, query: bytes = b"") -> bytes:
+def raw_photo(path, photo, *headers, query=b""):
     return post(path, b"image/jpeg", photo, *headers, query=query)
 
 
-def field(name: str, value: bytes) -> bytes:
+def field(name, value):
     return part(value, f'form-data; name="{name}"')
 
 
-def file_field(name: str, photo: bytes) -> bytes:
+def file_field(name, photo):
     return part(photo, f'form-data; name="{name}"; filename="a.jpg"')
 
 
@@ -63,7 +58,7 @@ _WORDS = (
 )
 
 
-def edited(rng: random.Random, data: bytes) -> bytes:
+def edited(rng, data):
     """A copy in which some places are lost, changed, repeated, or replaced by something else."""
     for _ in range(rng.choice((1, 1, 1, 2, 4, 16))):
         # Headers are short, and most of a file is pixels.
@@ -82,7 +77,7 @@ def edited(rng: random.Random, data: bytes) -> bytes:
     return data
 
 
-def hostile_file(rng: random.Random) -> bytes:
+def hostile_file(rng):
     """A file, mostly one that was sound before."""
     choice = rng.random()
     if choice < 0.04:
@@ -92,7 +87,7 @@ def hostile_file(rng: random.Random) -> bytes:
     return edited(rng, rng.choice(_FILES))
 
 
-def damaged_file(rng: random.Random) -> Attempt:
+def damaged_file(rng):
     """A hostile file, raw or in a form, on any route that takes photos."""
     photo = hostile_file(rng)
     if rng.random() < 0.1:
@@ -112,7 +107,7 @@ _TYPES = (
 )
 
 
-def malformed_form(rng: random.Random) -> Attempt:
+def malformed_form(rng):
     """A body with a photo that is changed, or of another type, on any route that takes photos."""
     path = rng.choice(tuple(PHOTO_FIELDS))
     name, text = PHOTO_FIELDS[path], b64encode(PHOTO)
@@ -134,7 +129,7 @@ def malformed_form(rng: random.Random) -> Attempt:
     return Attempt(path, (post(path, kind, body),))
 
 
-def _picture(rng: random.Random) -> np.ndarray:
+def _picture(rng):
     """(H, W, 3) uint8."""
     scene = cv2.imread(str(rng.choice(_SCENES)))
     match rng.randrange(4):
@@ -157,7 +152,7 @@ def _picture(rng: random.Random) -> np.ndarray:
             return turned ^ np.uint8(rng.choice((0, 255, rng.randrange(256))))
 
 
-def odd_picture(rng: random.Random) -> Attempt:
+def odd_picture(rng):
     """An odd picture in a sound file: it must be read, and what the nets make of it be sound."""
     photo = cv2.imencode(rng.choice((".png", ".jpg", ".bmp")), _picture(rng))[1].tobytes()
     path = rng.choice((PLATES, *SINGLE))
@@ -169,7 +164,7 @@ _TARGETS = (
     *(b"*", b"", b"/..%2f..%2fetc/passwd", b"/%00", b"/%ff%fe", b"/\xff", b"//v1/plates"),
     *(b"http://127.0.0.1:1/v1/plates", b"/docs", b"/metrics", b"/info/", b"/" + b"a" * 20_000),
 )
-_ODD_HEADERS: tuple[Header, ...] = (
+_ODD_HEADERS = (
     *((b"Content-Length", v) for v in (b"-1", b"1e3", b"0x10", b"9" * 30, b"5, 6", b"", b"+5")),
     *((b"Transfer-Encoding", v) for v in (b"chunked", b"gzip, chunked", b"identity", b"xchunked")),
     *((b"Expect", v) for v in (b"100-continue", b"200-ok", b"x" * 500)),
@@ -179,11 +174,11 @@ _ODD_HEADERS: tuple[Header, ...] = (
 )
 
 
-def broken_connection(rng: random.Random) -> Attempt:
+def broken_connection(rng):
     """A connection that no client would make."""
     path = rng.choice(tuple(PHOTO_FIELDS))
     target, sound = path.encode(), raw_photo(path, PHOTO)
-    options: dict[str, Any] = {"may_stay_silent": True, "may_time_out": True}
+    options = {"may_stay_silent": True, "may_time_out": True}
     match rng.randrange(6):
         case 0 | 1:
             target = rng.choice((target, *_TARGETS))
@@ -231,7 +226,7 @@ _HEADERS = (
 )
 
 
-def odd_parameters(rng: random.Random) -> Attempt:
+def odd_parameters(rng):
     """A sound photo with odd company: in the address, in the form, in the head."""
     path = rng.choice((PLATES, READER, ALPR, BATCH))
     given = [(rng.choice(_FIELDS), rng.choice(_VALUES)) for _ in range(rng.choice((1, 1, 2, 4)))]
@@ -248,7 +243,7 @@ def odd_parameters(rng: random.Random) -> Attempt:
 
 
 # Parts of a thousand. What reaches the nets costs a hundred times what is refused before.
-KINDS: dict[str, tuple[Callable[[random.Random], Attempt], int]] = {
+KINDS = {
     "damaged files": (damaged_file, 370),
     "malformed forms": (malformed_form, 170),
     "broken connections": (broken_connection, 140),

@@ -1,7 +1,6 @@
 """Tensors straight to Triton: each must be an INVALID_ARGUMENT, unless it is a photo's pixels."""
 
 import random
-from collections.abc import Iterator
 from math import prod
 from typing import NamedTuple
 
@@ -26,7 +25,7 @@ class Tensor(NamedTuple):
     content: bytes
 
 
-def _tensor(rng: random.Random, model: str) -> Tensor:
+def _tensor(rng, model):
     """Any name, type and shape; mostly with as many bytes as they need."""
     names = (TENSORS.image, TENSORS.pixels, TENSORS.pixels, "input__1")
     name = rng.choice(names) if model == MODEL else TENSORS.graph_input
@@ -39,7 +38,7 @@ def _tensor(rng: random.Random, model: str) -> Tensor:
     return Tensor(name, datatype, shape, rng.choice((content, content, content + b"\0", b"")))
 
 
-def over_grpc(address: str, model: str, tensors: list[Tensor]) -> tuple[str, str]:
+def over_grpc(address, model, tensors):
     """Send tensors as their bytes: the status, and the words with it."""
     request = service_pb2.ModelInferRequest(model_name=model)
     for tensor in tensors:
@@ -55,7 +54,7 @@ def over_grpc(address: str, model: str, tensors: list[Tensor]) -> tuple[str, str
     return "OK", "it was answered"
 
 
-def send_tensors(address: str, seed: int, count: int) -> Iterator[tuple[str, str, str | None]]:
+def send_tensors(address, seed, count):
     """Send so many requests; yields the model, the status, and what was wrong with that."""
     rng = random.Random(seed)
     for _ in range(count):
@@ -67,14 +66,14 @@ def send_tensors(address: str, seed: int, count: int) -> Iterator[tuple[str, str
         yield f"tensors to {model}", status, None if status in right else f"{shapes}: {text[:300]}"
 
 
-def _is_photo(tensors: list[Tensor]) -> bool:
+def _is_photo(tensors):
     if len(tensors) != 1 or tensors[0][:2] != (TENSORS.pixels, "UINT8"):
         return False
     _, _, shape, content = tensors[0]
     return len(shape) == 3 and shape[2] == 3 and len(content) == prod(shape) > 0
 
 
-def overflow(address: str) -> str:
+def overflow(address):
     """Send the shape that ends a process inside Triton 2.51; return the status."""
     tensor = Tensor(TENSORS.pixels, "UINT8", (2**32, 2**32, 3), b"")
     return over_grpc(address, MODEL, [tensor])[0]

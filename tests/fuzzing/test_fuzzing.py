@@ -21,7 +21,8 @@ GROWTH_MB = 500 if REQUESTS < 1000 else 100
 def test_hostile_requests_do_no_harm(tmp_path):
     port = None if URL else free_port()
     with service(URL, **TIMEOUTS, PLATES_TRITON_GRPC_PORT=str(port)) as serving:
-        campaign = Campaign(serving, port, SEED, REQUESTS, tmp_path, GROWTH_MB)
+        triton = f"127.0.0.1:{port}" if port else None
+        campaign = Campaign(serving, triton, SEED, REQUESTS, tmp_path, GROWTH_MB)
         campaign.run()
     print(campaign.table())
     assert not campaign.violations

@@ -3,25 +3,23 @@
 import json
 import math
 import re
-from typing import Any
 
 from gateway_support import ALPR, BATCH, READER
-from pydantic import BaseModel
 
 from api.answers import BatchAnswer, PlatesAnswer, ProblemDocument
 from api.compat.codeproject_ai import AlprAnswer
 from api.compat.plate_recognizer import PlateReaderAnswer
-from fuzzing.exchange import PLATES, Answer, Attempt
+from fuzzing.exchange import PLATES
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _READER_PATHS, _ALPR_PATHS = (READER.rstrip("/"), "/info"), (ALPR, "/v1/image/alpr")
-_ANSWERS: dict[str, type[BaseModel]] = {PLATES: PlatesAnswer, BATCH: BatchAnswer}
+_ANSWERS = {PLATES: PlatesAnswer, BATCH: BatchAnswer}
 _ANSWERS |= {READER.rstrip("/"): PlateReaderAnswer} | dict.fromkeys(_ALPR_PATHS, AlprAnswer)
 _PROBABILITIES = ("score", "detection_score", "dscore", "confidence")
 _STARTS = {"image/jpeg": b"\xff\xd8\xff", "image/png": b"\x89PNG"}
 
 
-def violation(attempt: Attempt, answer: Answer) -> str | None:
+def violation(attempt, answer):
     """Judge an answer: what is wrong with it, as a sentence; None if nothing is."""
     status = answer.status
     if answer.failure or status is None:
@@ -46,7 +44,7 @@ def violation(attempt: Attempt, answer: Answer) -> str | None:
         return f"{status} without a document of its form: {error}, {answer.body[:200]!r}"
 
 
-def _refusal_violation(path: str, answer: Answer) -> str | None:
+def _refusal_violation(path, answer):
     """Whether a refusal has its service's form, or ours: before its target is understood."""
     kind = answer.headers.get("content-type", "")
     document = json.loads(answer.body)
@@ -61,7 +59,7 @@ def _refusal_violation(path: str, answer: Answer) -> str | None:
     return None if fits else f"{answer.status} as {kind!r}: {document}"
 
 
-def _success_violation(path: str, answer: Answer) -> str | None:
+def _success_violation(path, answer):
     kind = answer.headers.get("content-type", "").partition(";")[0]
     if path not in _ANSWERS:
         return None
@@ -74,11 +72,11 @@ def _success_violation(path: str, answer: Answer) -> str | None:
     return _unsound(document)
 
 
-def _refuse_constant(name: str) -> None:
+def _refuse_constant(name):
     raise ValueError(f"it holds {name}")
 
 
-def _unsound(item: Any, size: dict[str, float] | None = None) -> str | None:
+def _unsound(item, size=None):
     """Whether all plates below lie inside their photo, with scores that are probabilities."""
     if isinstance(item, dict):
         size = item.get("image", size)
