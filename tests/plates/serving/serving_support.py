@@ -3,26 +3,21 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 from support import wait_until
 
 from plates.serving.installation import Installation
 
 
-def ticked_until(part: Any, condition: Callable[[], Any], seconds: float = 30) -> None:
+def ticked_until(part, condition, seconds=30):
     """Tick a part of the service until something has happened."""
 
-    def look() -> Any:
+    def look():
         part.tick()
         return condition()
 
     wait_until(look, seconds)
 
-
-# --- a repository without weights, which a real Triton loads at once ---
 
 TEXT, BOX = "A123BC77", [10.0, 20.0, 110.0, 44.0]
 CONFIG = """
@@ -48,7 +43,7 @@ BROKEN = "raise ImportError('no such luck')"
 SLOW = MODEL + "    def initialize(self, args):\n        import time; time.sleep(300)\n"
 
 
-def make_repository(folder: Path, nets: Sequence[str] = ()) -> Path:
+def make_repository(folder, nets=()):
     """Make a repository with version 1 of a model that reads the same in each photo.
 
     With `nets` it is for tests without a Triton: they are files that only look like some.
@@ -60,7 +55,7 @@ def make_repository(folder: Path, nets: Sequence[str] = ()) -> Path:
     return folder
 
 
-def publish(folder: Path, number: int, code: str = MODEL, nets: Sequence[str] = ()) -> None:
+def publish(folder, number, code=MODEL, nets=()):
     """Add a version, with `code` as its model.py."""
     artifacts = [f"{net}/{number}/model.onnx" for net in nets]
     artifacts.append(f"plate_recognition/{number}/weights.bin")
@@ -74,7 +69,7 @@ def publish(folder: Path, number: int, code: str = MODEL, nets: Sequence[str] = 
         (folder / name).write_text(content)
 
 
-def make_image(folder: Path) -> Installation:
+def make_image(folder):
     """A Triton as an image has it, of two shell scripts."""
     image = Installation(folder, is_wheel=False)
     for program in (image.server, image.stub):
@@ -84,25 +79,17 @@ def make_image(folder: Path) -> Installation:
     return image
 
 
-# --- versions made from an exported one: good, misreading and damaged ---
-
 EXPORTED = ("yolo", "stn", "lprnet", "plate_recognition")
 
 
-def add_version(repository: Path, version: int, text: str = "", damaged: str = "") -> None:
-    """Publish version 1's weights as another version.
-
-    If wanted with a golden photo that should be read as `text`, or with a net that was damaged
-    before its hash was taken.
-    """
+def add_version(repository, version, damaged=""):
+    """Publish version 1's weights, if wanted with a net that was damaged before it was hashed."""
     for model in EXPORTED:
         source, target = repository / model / "1", repository / model / str(version)
         shutil.copytree(source, target, ignore=shutil.ignore_patterns("exported.json"))
     folder = repository / "plate_recognition"
     content = (folder / "1" / "exported.json").read_text().replace("/1/", f"/{version}/")
     manifest = json.loads(content)
-    if text:
-        manifest["golden"][0]["text"] = text
     if damaged:
         name = f"{damaged}/{version}/model.onnx"
         data = (repository / name).read_bytes()[:-100_000]
@@ -111,6 +98,6 @@ def add_version(repository: Path, version: int, text: str = "", damaged: str = "
     (folder / str(version) / "exported.json").write_text(json.dumps(manifest))
 
 
-def remove_version(repository: Path, version: int) -> None:
+def remove_version(repository, version):
     for model in EXPORTED:
         shutil.rmtree(repository / model / str(version))

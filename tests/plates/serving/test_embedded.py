@@ -23,6 +23,7 @@ from plates.serving.triton import EmbeddedTriton
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
 HANGING = MODEL.replace("        texts", "        import time; time.sleep(600)\n        texts", 1)
+CODE = "plate_recognition/1/model.py"
 
 
 @pytest.fixture
@@ -33,16 +34,11 @@ def models(tmp_path):
     return folder
 
 
-@pytest.fixture
-def model(models):
-    return models / "plate_recognition" / "1" / "model.py"
-
-
-def all_dead(pids: list[int]) -> bool:
+def all_dead(pids):
     return not any(map(is_alive, pids))
 
 
-def family_of(server: EmbeddedTriton) -> list[int]:
+def family_of(server):
     return [server._server.pid, *(stub.pid for stub in server.stubs)]
 
 
@@ -103,8 +99,8 @@ def test_nothing_survives(models, hurt, number, monkeypatch):
     assert not processes.leftovers(server.shm_prefix)
 
 
-def test_a_model_that_is_never_ready_is_an_error_with_its_reason(model, models, monkeypatch):
-    model.write_text(SLOW)
+def test_a_model_that_is_never_ready_is_an_error_with_its_reason(models, monkeypatch):
+    (models / CODE).write_text(SLOW)
     monkeypatch.setattr(triton, "READY_S", 2.0)
     server = EmbeddedTriton(models)
     with pytest.raises(StartError, match=r"not ready after 2 s:\n(.|\n)*loading: plate_recognit"):
@@ -113,7 +109,7 @@ def test_a_model_that_is_never_ready_is_an_error_with_its_reason(model, models, 
     assert not processes.leftovers(server.shm_prefix)
 
 
-def test_a_server_is_healed_on_the_same_ports_until_that_is_hopeless(model, models, monkeypatch):
+def test_a_server_is_healed_on_the_same_ports_until_that_is_hopeless(models, monkeypatch):
     for name, value in (("STANDSTILL_S", 2.0), ("SILENCE_S", 3.0)):
         monkeypatch.setattr(healing, name, value)
     monkeypatch.setattr(healing, "_READ_TIMEOUT_S", 1.0)
@@ -123,7 +119,7 @@ def test_a_server_is_healed_on_the_same_ports_until_that_is_hopeless(model, mode
     server = EmbeddedTriton(models)
     healer = TritonHealer(server, b"photo")
 
-    def restarts() -> int:
+    def restarts():
         return sum(healer.status.restarts.values())
 
     try:
@@ -142,10 +138,10 @@ def test_a_server_is_healed_on_the_same_ports_until_that_is_hopeless(model, mode
             assert all_dead(before)
             assert not processes.leftovers(prefix)
         assert healer.status.restarts == {"triton": 2, "plate_recognition": 1}
-        model.write_text(HANGING)
+        (models / CODE).write_text(HANGING)
         server._server.kill()
         ticked_until(healer, lambda: restarts() == 5, 60)
-        model.write_text(BROKEN)
+        (models / CODE).write_text(BROKEN)
         with pytest.raises(GaveUp, match=r"Triton can't be healed(.|\n)*no such luck"):
             ticked_until(healer, lambda: False)
     finally:

@@ -44,7 +44,7 @@ def healer(triton):
     healer.stop()
 
 
-def start(healer: TritonHealer) -> None:
+def start(healer):
     healer.start()
     ticked_until(healer, lambda: healer.status.state == "ready")
 
@@ -67,12 +67,13 @@ def test_versions_of_which_none_starts_are_tried_once_each(repository, healer, c
         ({}, "2/weights.bin is not what was exported"),
     ],
 )
-def test_a_start_goes_on_with_the_next_version(repository, healer, spoil, reason):
+def test_a_start_goes_on_with_the_next_version(repository, healer, spoil, reason, caplog):
     publish(repository, 2, **spoil)
     if not spoil:
         (repository / "plate_recognition" / "2" / "weights.bin").write_text("cut off")
     start(healer)
     assert healer.status.release == 1 and reason in healer.status.refused["2"]
+    assert "Model version 2 is refused: " in caplog.text
 
 
 def test_a_version_that_was_changed_in_place_is_given_up(repository, triton, healer, monkeypatch):
@@ -85,9 +86,7 @@ def test_a_version_that_was_changed_in_place_is_given_up(repository, triton, hea
     assert healer.status.restarts["triton"] == 2
 
 
-def test_a_slow_start_keeps_no_other_part_waiting_and_a_stop_then_leaves_nothing(
-    healer, triton, repository
-):
+def test_a_slow_start_keeps_no_part_waiting_and_a_stop_leaves_nothing(healer, triton, repository):
     start(healer)
     (repository / "plate_recognition" / "1" / "model.py").write_text(SLOW)
     triton._server.kill()
@@ -113,9 +112,7 @@ def test_a_supervisor_that_was_frozen_beside_triton_restarts_nothing(healer, mon
     assert healer.status.state == "ready" and healer.status.restarts["triton"] == 0
 
 
-def test_a_refused_version_is_tried_again_when_its_files_change_and_then_served(
-    healer, triton, repository
-):
+def test_a_refused_version_is_tried_again_when_its_files_change(healer, triton, repository):
     start(healer)
     publish(repository, 2, MODEL.replace(TEXT, "X999XX99"))
     ticked_until(healer, lambda: "read X999XX99" in healer.status.refused.get("2", ""))
@@ -127,9 +124,7 @@ def test_a_refused_version_is_tried_again_when_its_files_change_and_then_served(
     assert healer.status.refused == {}
 
 
-def test_a_version_with_which_triton_fails_twice_is_refused(
-    healer, triton, repository, monkeypatch
-):
+def test_a_version_that_fails_triton_twice_is_refused(healer, triton, repository, monkeypatch):
     start(healer)
     publish(repository, 2, SLOW)
     ticked_until(healer, lambda: len(triton.stubs) == 2)  # one is being loaded

@@ -30,7 +30,7 @@ def models(tmp_path):
     return make_repository(tmp_path / "models")
 
 
-def problems(found: Installation | None, models: Path, profile: str = "cpu") -> list[str]:
+def problems(found, models, profile="cpu"):
     return find_problems(found, triton.environment("cpu", found), models, profile)
 
 
@@ -120,7 +120,7 @@ def test_missing_artifacts_are_named_per_profile(wheel, models, tmp_path):
     assert problems(wheel, net.parent) == []
 
 
-def driver(status: int, gpus: int) -> Mock:
+def driver(status, gpus):
     """NVIDIA's driver, on a machine with so many GPUs."""
     count = Mock(side_effect=lambda pointer: setattr(pointer._obj, "value", gpus))
     return Mock(cuInit=Mock(return_value=status), cuDeviceGetCount=count)

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import DEFAULT, Mock, call
@@ -62,14 +61,11 @@ for _ in range({signs}):
     time.sleep(0.05)
 {then}
 """
-WELL = SIGNS.format(signs=10**6, then="")
-MUTE = SIGNS.format(signs=3, then="time.sleep(600)")
-ENDING = SIGNS.format(signs=1, then="sys.exit(7)")
-NEVER = SIGNS.format(signs=0, then="sys.exit(7)")
 
 
 @contextlib.contextmanager
-def working(code: str, needed: bool = True) -> Iterator[Child]:
+def working(signs, then, needed=True):
+    code = SIGNS.format(signs=signs, then=then)
     part = Child("gateway", [sys.executable, "-c", code], dict, needed=needed)
     try:
         yield part
@@ -80,7 +76,7 @@ def working(code: str, needed: bool = True) -> Iterator[Child]:
 def test_a_killed_worker_is_started_again_even_if_that_fails_at_first(monkeypatch):
     failures = OSError(11, "no room"), OSError(24, "too many files")
     fail_at_first = Mock(wraps=subprocess.Popen, side_effect=(*failures, DEFAULT))
-    with working(WELL) as part:
+    with working(10**6, "") as part:
         part.start()
         assert part.status == Status("ready", {"gateway": 0})
         first = part._process.pid
@@ -101,7 +97,7 @@ def test_a_child_that_the_service_can_do_without_neither_delays_nor_ends_it(monk
     monkeypatch.setattr(child, "_LONGEST_PAUSE_S", 0.0)
     monkeypatch.setattr(supervisor, "_LONGEST_PAUSE_S", 0.0)
     monkeypatch.setattr(supervisor, "MAX_IN_WINDOW", 2)
-    with working(NEVER, needed=False) as part:
+    with working(0, "sys.exit(7)", needed=False) as part:
         part.start()
         ticked_until(part, lambda: part.status.restarts["gateway"] == 4)
         assert part.status.state == "ready"
@@ -109,19 +105,19 @@ def test_a_child_that_the_service_can_do_without_neither_delays_nor_ends_it(monk
 
 def test_a_worker_that_gives_no_sign_is_killed_and_one_that_ends_each_time_is_given_up(monkeypatch):
     monkeypatch.setattr(child, "SILENCE_S", 0.5)
-    with working(MUTE) as part:
+    with working(3, "time.sleep(600)") as part:
         part.start()
         mute = part._process.pid
         ticked_until(part, lambda: part.status.restarts["gateway"] == 1)
         assert not is_alive(mute)
     monkeypatch.setattr(supervisor, "_LONGEST_PAUSE_S", 0.0)
     monkeypatch.setattr(supervisor, "MAX_IN_WINDOW", 3)
-    with working(ENDING) as part:
+    with working(1, "sys.exit(7)") as part:
         part.start()
         with pytest.raises(GaveUp, match=r"The gateway can't be healed.*status 7"):
             ticked_until(part, lambda: False)
         assert part.status.restarts["gateway"] == 3
-    with working(NEVER) as part, pytest.raises(StartError, match="status 7"):
+    with working(0, "sys.exit(7)") as part, pytest.raises(StartError, match="status 7"):
         part.start()
 
 
@@ -131,7 +127,7 @@ def test_parts_are_started_in_order_watched_and_stopped_backwards(tmp_path):
     service.two.status = Status("ready", {"two": 0})
     seen = []
 
-    def break_down() -> None:
+    def break_down():
         seen.append(read_status(path))
         if len(seen) == 3:
             raise GaveUp("no hope")
@@ -151,20 +147,8 @@ def test_parts_are_started_in_order_watched_and_stopped_backwards(tmp_path):
     assert read_status(path) == replace(healing, state="failed")
 
 
-def test_unexpected_errors_end_with_a_status_and_a_missing_folder_ends_nothing(tmp_path, caplog):
-    part = Mock(status=Status("ready", {"one": 0}), tick=Mock(side_effect=ZeroDivisionError))
-    for path in (tmp_path / "status.json", tmp_path / "gone" / "status.json"):
-        supervisor = Supervisor([part], path)
-        supervisor.start()
-        with pytest.raises(ZeroDivisionError):
-            supervisor.run()
-    assert read_status(tmp_path / "status.json") == Status("failed", {"one": 0})
-    assert "status file can't be written" in caplog.text
-
-
-def test_a_status_is_written_once_the_disk_has_room_again(tmp_path):
-    folder = tmp_path / "later"
-    found = []
+def test_unexpected_errors_end_with_a_status_which_is_written_once_there_is_room(tmp_path, caplog):
+    folder, found = tmp_path / "later", []
 
     def tick():
         if folder.exists():
@@ -178,6 +162,8 @@ def test_a_status_is_written_once_the_disk_has_room_again(tmp_path):
     with pytest.raises(ZeroDivisionError):
         supervisor.run()
     assert found == [status]
+    assert read_status(folder / "status.json") == replace(status, state="failed")
+    assert "status file can't be written" in caplog.text
 
 
 def test_only_a_status_is_read_as_one(tmp_path):

@@ -40,14 +40,12 @@ def test_a_version_with_another_number_than_it_was_exported_with_is_one(reposito
     assert chosen and chosen.number == 2
 
 
-def due(chosen: Versions) -> int | None:
+def due(chosen):
     version = chosen.due()
     return version.number if version else None
 
 
-def test_a_newer_version_is_due_once_its_files_rest_and_the_older_one_without_it(
-    repository, monkeypatch
-):
+def test_a_version_is_due_once_its_files_rest_and_the_older_one_without_it(repository, monkeypatch):
     monkeypatch.setattr(versions, "LOOK_PAUSE_S", 0.0)
     chosen = Versions(repository)
     chosen.prove(find_versions(repository)[0])
