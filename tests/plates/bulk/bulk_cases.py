@@ -8,13 +8,14 @@ import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import cv2
 import numpy as np
 
+from plate_models.pipeline import Plate
+from plate_models.recognition.decoding import Reading
 from plates.bulk import Request
-from plates.bulk.listing import Listing, take_listing
+from plates.bulk.listing import take_listing
 from plates.bulk.output import Output
 from plates.bulk.reading import ChunkReader
 from plates.bulk.source import find_photos
@@ -24,13 +25,13 @@ WEIGHTS = "sha256:0"
 DEATHS = ("third photo", "before the rename", "after the rename")
 
 
-def jpeg(shade: int) -> bytes:
+def jpeg(shade):
     """A grey photo."""
     _, file = cv2.imencode(".jpg", np.full((24, 32, 3), shade, np.uint8))
     return file.tobytes()
 
 
-def archive(folder: Path, photos: int) -> Path:
+def archive(folder, photos):
     """A folder of photos: as many plates in each as its number modulo three."""
     for number in range(photos):
         path = folder / f"day{number % 2}" / f"{number:03d}.jpg"
@@ -39,20 +40,16 @@ def archive(folder: Path, photos: int) -> Path:
     return folder
 
 
-def read_photo(image: np.ndarray) -> list[Any]:
+def read_photo(image):
     """Stands in for the nets."""
     candidates = (("B840CK197", 0.9), ("B840CK797", 0.05), ("", 0.0))
-    text = SimpleNamespace(
-        text="B840CK197", score=0.9, readable=True, format="ru.car", candidates=candidates
-    )
+    reading = Reading("B840CK197", 0.9, True, "ru.car", (), candidates)
     quad = ((1.0, 2.0), (3.0, 2.0), (3.0, 4.0), (1.0, 4.0))
-    plate = SimpleNamespace(
-        box=(1.0, 2.0, 3.0, 4.0), quad=quad, detection_score=0.8, lines=1, reading=text
-    )
+    plate = Plate((1.0, 2.0, 3.0, 4.0), quad, 0.8, 1, reading, image, image)
     return [plate] * round(int(image[0, 0, 0]) / 10 - 0.5)
 
 
-def listed(source: Path | str, out: Path, chunk: int = 4) -> Listing:
+def listed(source, out, chunk=4):
     """Take the listing of a source into an output folder."""
     output = Output(out)
     for folder in (output.plates, output.listing, output.work):
@@ -60,18 +57,18 @@ def listed(source: Path | str, out: Path, chunk: int = 4) -> Listing:
     return take_listing(output.listing, find_photos(str(source)), chunk, None)
 
 
-def reader(source: Path | str, out: Path, read: Any = read_photo) -> ChunkReader:
+def reader(source, out, read=read_photo):
     nets = SimpleNamespace(read=read)
     return ChunkReader(Request(str(source), out), WEIGHTS, load=lambda *_: nets)
 
 
-def main(source: str, out: str, chunk: str, place: str) -> None:
+def main(source, out, chunk, place):
     seen, rename = [], Path.replace
 
-    def die(*_: object) -> None:
+    def die(*_):
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def read_or_die(image: np.ndarray) -> Any:
+    def read_or_die(image):
         seen.append(image)
         return die() if len(seen) == 3 and place == "third photo" else read_photo(image)
 

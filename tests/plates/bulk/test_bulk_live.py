@@ -10,60 +10,46 @@ import psutil
 import pytest
 from support import SCENE, SCENE_TEXT, plates
 
-from plate_models import release
-from plates.benchmarks.bulk import (
-    WAIT_S,
-    actors_of,
-    make_photos,
-    parts_of,
-    start,
-    verify,
-    wait_for_chunks,
-)
+from plates.benchmarks import bulk
 
-pytestmark = [
-    pytest.mark.control,
-    pytest.mark.skipif(
-        not (release.WEIGHTS_DIR / "SHA256SUMS").exists(), reason="weights/ holds no weights"
-    ),
-]
+pytestmark = pytest.mark.control
 
 
 def test_kills_lose_nothing_and_double_nothing(tmp_path):
     folder, out, errors = tmp_path / "photos", tmp_path / "out", tmp_path / "stderr"
-    paths = make_photos(folder, 119)
+    paths = bulk.make_photos(folder, 119)
     paths.append(Path(shutil.copy(SCENE, paths[0].with_name("000119.jpg"))))
     with errors.open("w+") as stderr:
         # A worker dies, then everything.
-        command = start(folder, out, 2, stderr)
-        wait_for_chunks(command, out, 4)
-        actors_of(command)[0].kill()
-        wait_for_chunks(command, out, 10)
+        command = bulk.start(folder, out, 2, stderr)
+        bulk.wait_for_chunks(command, out, 4)
+        bulk.actors_of(command)[0].kill()
+        bulk.wait_for_chunks(command, out, 10)
         refused = plates("bulk", str(folder), "--out", str(out), "--chunk", "2")
         assert refused.returncode == 2
         assert f"process {command.pid}" in refused.stderr
-        readers = actors_of(command)
+        readers = bulk.actors_of(command)
         command.kill()
-        assert command.wait(WAIT_S) == -signal.SIGKILL
-        assert not psutil.wait_procs(readers, timeout=WAIT_S)[1]
-        before = parts_of(out)
+        assert command.wait(bulk.WAIT_S) == -signal.SIGKILL
+        assert not psutil.wait_procs(readers, timeout=bulk.WAIT_S)[1]
+        before = bulk.parts_of(out)
         assert 10 <= len(before) < 60
         # The same command goes on, until it is stopped, and to the end.
-        command = start(folder, out, 2, stderr)
-        wait_for_chunks(command, out, len(before) + 6)
-        readers = actors_of(command)
+        command = bulk.start(folder, out, 2, stderr)
+        bulk.wait_for_chunks(command, out, len(before) + 6)
+        readers = bulk.actors_of(command)
         command.send_signal(signal.SIGINT)
-        assert command.wait(WAIT_S) == 128 + signal.SIGINT, errors.read_text()
+        assert command.wait(bulk.WAIT_S) == 128 + signal.SIGINT, errors.read_text()
         assert "stopped; the same command goes on" in errors.read_text()
-        assert not psutil.wait_procs(readers, timeout=WAIT_S)[1]
+        assert not psutil.wait_procs(readers, timeout=bulk.WAIT_S)[1]
         assert not list((out / "work").iterdir())
         assert json.loads((out / "manifest.json").read_text())["state"] == "stopped"
         stderr.truncate(0)
-        assert start(folder, out, 2, stderr).wait(2 * WAIT_S) == 1, errors.read_text()
+        assert bulk.start(folder, out, 2, stderr).wait(2 * bulk.WAIT_S) == 1, errors.read_text()
         assert "died" not in errors.read_text() and "\r" not in errors.read_text()
-    after = parts_of(out)
+    after = bulk.parts_of(out)
     assert {name: after[name] for name in before} == before
-    assert verify(paths, out).holds, verify(paths, out)
+    assert bulk.verify(paths, out).holds, bulk.verify(paths, out)
     manifest = json.loads((out / "manifest.json").read_text())
     counts = manifest["counts"]
     assert manifest["state"] == "complete"

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections import Counter
 from datetime import datetime
-from pathlib import Path
 
 import bulk_cases
 import pandas
@@ -34,7 +33,7 @@ def out(tmp_path):
     return tmp_path / "archive"
 
 
-def die(source: Path, out: Path, place: str) -> None:
+def die(source, out, place):
     """Have a process die in chunk 0."""
     words = (str(source), str(out), "0", place)
     done = subprocess.run([sys.executable, bulk_cases.__file__, *words], capture_output=True)

@@ -3,10 +3,8 @@
 import errno
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas
 import pytest
@@ -19,11 +17,11 @@ from plates.bulk import BulkError, OutputError, Request, running
 class InProcess:
     """Stands in for Ray; notes which chunks were asked for."""
 
-    def __init__(self) -> None:
-        self.asked: list[int] = []
-        self.stop_after: int | None = None
+    def __init__(self):
+        self.asked = []
+        self.stop_after = None
 
-    def read(self, request: Request, _: str, wanted: Sequence[int]) -> Iterator[tuple[int, str]]:
+    def read(self, request, _, wanted):
         self.asked += wanted
         reads = reader(request.source, request.out)
         for count, chunk in enumerate(wanted):
@@ -45,22 +43,22 @@ def request_(tmp_path):
     return Request(str(archive(tmp_path / "photos", 12)), tmp_path / "out", chunk=4)
 
 
-def run(request: Request, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+def run(request, say=lambda _: None):
     """The counts of a run, with its state."""
     done = running.run(request, say)
     return {"state": done["state"], **done["counts"]}
 
 
-def manifest_of(request: Request) -> dict[str, Any]:
+def manifest_of(request):
     return json.loads((request.out / "manifest.json").read_text())
 
 
-def failed_in(request: Request) -> dict[str, str]:
+def failed_in(request):
     table = pandas.read_csv(request.out / "failed.csv")
     return {Path(photo).name: why for photo, why in zip(table.photo, table.reason, strict=True)}
 
 
-def photos_of(request: Request) -> set[str]:
+def photos_of(request):
     """Photos with rows."""
     rows = pandas.read_parquet(request.out / "plates")
     assert not rows.duplicated(["photo", "plate"]).any()
@@ -69,7 +67,7 @@ def photos_of(request: Request) -> set[str]:
 
 def test_a_finished_run_has_nothing_left_to_do(ray, request_, monkeypatch, capfd):
     monkeypatch.setattr(running, "_REPORT_EVERY_S", 0)
-    said: list[str] = []
+    said = []
     done = run(request_, said.append)
     assert (done["state"], done["photos"], done["done"], done["failed"]) == ("complete", 12, 12, 0)
     # Without a terminal progress is lines.
@@ -110,7 +108,7 @@ def test_a_source_that_cannot_be_listed_does_not_claim_the_folder(request_, monk
         assert not request_.out.exists()
     find = running.find_photos
 
-    def cut_off(source: str) -> Iterator[object]:
+    def cut_off(source):
         yield from find(source)
         raise BulkError("the server went away")
 
@@ -166,7 +164,7 @@ def test_failures_are_read_again_when_asked_for(ray, request_, monkeypatch):
     photo, away = folder / "late.jpg", folder / "late.away"
     photo.write_bytes(jpeg(15))
 
-    def vanish(*arguments: Any) -> Iterator[tuple[int, str]]:  # between listing and reading
+    def vanish(*arguments):  # between listing and reading
         photo.rename(away)
         return ray.read(*arguments)
 
@@ -185,7 +183,7 @@ def test_failures_are_read_again_when_asked_for(ray, request_, monkeypatch):
 
 
 def test_a_full_disk_costs_no_more_than_another_run(ray, request_, monkeypatch):
-    def full_disk(*_: object) -> None:
+    def full_disk(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     ray.stop_after = 1

@@ -20,11 +20,11 @@ from plates.bulk.source import Failure, Fetcher, Photo, describe, find_photos
 from plates.file_kinds import HEAD_BYTES
 
 
-def names(source: Path | str) -> list[str]:
+def names(source):
     return sorted(found.name for found in find_photos(str(source)) if isinstance(found, Photo))
 
 
-def problems(source: Path | str) -> list[tuple[str, str]]:
+def problems(source):
     found = find_photos(str(source))
     return [(one.photo, one.reason) for one in found if isinstance(one, Failure)]
 
@@ -48,21 +48,17 @@ def test_a_folder_a_photo_and_a_pattern_are_searched(tmp_path):
     fetcher, pictures = Fetcher(str(folder)), [jpeg(5), Path(photos[0]).read_bytes()]
     odd = [photo for photo in find_photos(str(folder)) if photo.name not in photos]
     assert sorted(map(fetcher.fetch, odd)) == sorted(pictures)
-
-
-def test_a_link_in_a_circle_is_named_when_it_is_read(tmp_path):
-    (photo,) = map(str, archive(tmp_path, 1).rglob("*.jpg"))
-    (tmp_path / "circle.jpg").symlink_to("circle.jpg")
-    assert names(tmp_path) == sorted([photo, f"{tmp_path}/circle.jpg"])
+    (folder / "circle.jpg").symlink_to("circle.jpg")
+    assert f"{folder}/circle.jpg" in names(folder)
     with pytest.raises(OSError, match="Too many levels"):
-        Fetcher(str(tmp_path)).fetch(next(find_photos(f"{tmp_path}/c*")))
+        fetcher.fetch(next(find_photos(f"{tmp_path}/gate*/c*")))
 
 
 def test_a_folder_that_may_not_be_read_is_named_and_the_others_are_listed(tmp_path, monkeypatch):
     archive(tmp_path, 4)
     scan = os.scandir
 
-    def refuse(path: str) -> object:
+    def refuse(path):
         if str(path).endswith("day0"):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
         return scan(path)
@@ -116,7 +112,7 @@ class Shelf(QuietHandler, SimpleHTTPRequestHandler):
 
     asked: ClassVar[Counter[str]] = Counter()
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         self.asked[self.path] += 1
         if "forbidden" in self.path:
             self.send_error(403)
@@ -135,7 +131,7 @@ def test_the_web_is_a_source(tmp_path, monkeypatch):
     links = ["?C=N;O=D", "mailto:a@b.example", "javascript:x()", "#top", "/", "1"]
     page = "".join(f'<a href="{link}">x</a>' for link in links)
     (tmp_path / "linked" / "index.html").write_text(page)
-    pauses: list[float] = []
+    pauses = []
     large = os.urandom(3_000_000)
     with SmallServer(functools.partial(Shelf, directory=str(tmp_path))) as server:
         url = f"{server.url}/"
