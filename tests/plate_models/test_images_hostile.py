@@ -46,6 +46,8 @@ def test_burdens_do_not_change_the_picture():
     assert (images.decode(jpeg_with(segment(0xFE, b"a comment"))) == plain).all()
     turned = images.decode(jpeg_with(segment(0xE1, exif(3)), segment(0xE1, exif(1))))
     assert (turned == plain[::-1, ::-1]).all()
+    for damaged in (b"Exif\0\0II*\0\x08\0\0\0\xff\xff", b"Exif\0\0" + b"XX" * 40, exif(9)):
+        assert (images.decode(jpeg_with(segment(0xE1, damaged))) == plain).all()
 
 
 @pytest.mark.parametrize("tags", [{278: 16}, {322: 64, 323: 64}])
@@ -59,12 +61,6 @@ def test_colours_that_adobes_segment_names_are_kept():
     jfif = jpeg_with()
     adobe = jfif[:2] + segment(0xEE, b"Adobe\0\x64\0\0\0\0\0") + jfif[20:]
     assert (images.decode(adobe) != images.decode(jfif)).any()
-
-
-@pytest.mark.parametrize("block", [b"II*\0\x08\0\0\0\xff\xff", b"XX" * 40, exif(9)])
-def test_damaged_exif_means_upright(block):
-    photo = jpeg_with(segment(0xE1, b"Exif\0\0" + block.removeprefix(b"Exif\0\0")))
-    assert (images.decode(photo) == images.decode(jpeg_with())).all()
 
 
 def test_headers_of_the_wrong_length_are_refused():
