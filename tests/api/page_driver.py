@@ -3,15 +3,11 @@
 import base64
 import json
 import shutil
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
-from selenium.webdriver.chrome.webdriver import WebDriver
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -48,7 +44,7 @@ return [...document.querySelectorAll(".crop")].map((canvas) => {
 
 
 @contextmanager
-def chromium() -> Iterator[WebDriver]:
+def chromium():
     """Start a browser without a profile; network requests and its console are recorded."""
     options = webdriver.ChromeOptions()
     options.binary_location = BROWSER or ""
@@ -63,13 +59,13 @@ def chromium() -> Iterator[WebDriver]:
         yield driver
 
 
-def resize(driver: WebDriver, width: int, height: int, scale: float = 1.0) -> None:
+def resize(driver, width, height, scale=1.0):
     metrics = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
 
 @contextmanager
-def visiting(driver: WebDriver, url: str) -> Iterator["Page"]:
+def visiting(driver, url):
     """Open the page as on a first visit; afterwards, see that nothing went wrong unseen."""
     page = Page(driver, url.rstrip("/"))
     page.open().run("localStorage.clear(); sessionStorage.clear()")
@@ -89,39 +85,39 @@ def visiting(driver: WebDriver, url: str) -> Iterator["Page"]:
 class Page:
     """The page in a browser."""
 
-    def __init__(self, driver: WebDriver, url: str) -> None:
+    def __init__(self, driver, url):
         self.driver, self.url = driver, url
 
-    def open(self) -> "Page":
+    def open(self):
         self.driver.get(self.url + "/")
         self.wait_for(lambda: self.run("return document.readyState") == "complete", "loading")
         return self
 
-    def wait_for(self, condition: Callable[[], Any], what: str) -> Any:
+    def wait_for(self, condition, what):
         """Ask until the answer is truthy, and return it."""
         wait = WebDriverWait(self.driver, _WAIT_S, _POLL_S)
         return wait.until(lambda _: condition(), f"{what} did not happen")
 
-    def run(self, script: str, *arguments: object) -> Any:
+    def run(self, script, *arguments):
         return self.driver.execute_script(script, *arguments)
 
-    def click(self, selector: str) -> None:
+    def click(self, selector):
         self.run("document.querySelector(arguments[0]).click()", selector)
 
-    def text(self, selector: str) -> str:
+    def text(self, selector):
         return str(self.run("return document.querySelector(arguments[0]).textContent", selector))
 
-    def choose(self, *photos: Path) -> None:
+    def choose(self, *photos):
         self.driver.find_element(By.ID, "choose").send_keys("\n".join(map(str, photos)))
 
-    def give(self, way: str, content: bytes, name: str, kind: str = "image/jpeg") -> None:
+    def give(self, way, content, name, kind="image/jpeg"):
         """Drop or paste a file."""
         self.run(_GIVE, base64.b64encode(content).decode(), name, kind, way)
 
-    def press(self, *keys: str) -> None:
+    def press(self, *keys):
         ActionChains(self.driver).send_keys(*keys).perform()
 
-    def tab_to(self, selector: str) -> None:
+    def tab_to(self, selector):
         """Go on with the tabulator until an element that fits has the focus."""
         for _ in range(60):
             self.press(Keys.TAB)
@@ -129,34 +125,34 @@ class Page:
                 return
         raise AssertionError(f"the tabulator never comes to {selector}")
 
-    def answer(self, name: str) -> dict[str, Any]:
+    def answer(self, name):
         """Wait until a photo was read, and return the JSON that is shown."""
         done = "return !document.getElementById('afterwards').hidden"
         self.wait_for(lambda: self.run(done) and name in self.text("#caption"), f"reading {name}")
         return json.loads(self.text("#json"))
 
-    def problem(self, words: str = "") -> str:
+    def problem(self, words=""):
         """Wait for a message that has these words, and return it."""
         message = "#problem-words"
         self.wait_for(lambda: self.text(message) and words in self.text(message), words)
         return self.text(message)
 
-    def texts(self) -> list[str]:
+    def texts(self):
         """What stands on the plates' faces, letter by letter."""
         return self.run(
             "return [...document.querySelectorAll('.face')].map((face) =>"
             " [...face.querySelectorAll('.glyph')].map((glyph) => glyph.textContent).join(''))"
         )
 
-    def crops(self) -> list[list[int]]:
+    def crops(self):
         """Width and height of each plate's picture, and how many values its pixels have."""
         return self.run(_CROPS)
 
-    def network_events(self) -> list[dict[str, Any]]:
+    def network_events(self):
         """Chromium's events of the network since the last call."""
         rows = self.driver.get_log("performance")
         return [json.loads(row["message"])["message"] for row in rows]
 
 
-def sample(name: str) -> Path:
+def sample(name):
     return SAMPLES / f"{name}.jpg"

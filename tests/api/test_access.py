@@ -28,12 +28,12 @@ ORIGIN = "https://gate.example"
 PREFLIGHT = {"origin": ORIGIN, "access-control-request-method": "POST"}
 
 
-def post(client: httpx.Client, authorization: str | bytes | None) -> httpx.Response:
+def post(client, authorization):
     headers = {} if authorization is None else {"authorization": authorization}
     return post_raw(client, PHOTO, headers)
 
 
-def statuses(client: httpx.Client, *authorizations: str | None) -> list[int]:
+def statuses(client, *authorizations):
     return [post(client, authorization).status_code for authorization in authorizations]
 
 

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from unittest.mock import Mock
 
 import cv2
-import httpx
 import numpy as np
 import pytest
 from fake_triton import Holding, outputs, sleeping
@@ -39,26 +38,26 @@ DISCONNECTED = 'plates_requests_total{method="POST",route="/v1/plates",status="4
 class Photo:
     """Takes a place, and keeps it until the test says that it was read."""
 
-    def __init__(self, admission: Admission, patience_s: float = PATIENT_S) -> None:
+    def __init__(self, admission, patience_s=PATIENT_S):
         self._was_read = asyncio.Event()
         self.task = asyncio.create_task(self._hold_place(admission, patience_s))
 
-    async def _hold_place(self, admission: Admission, patience_s: float) -> None:
+    async def _hold_place(self, admission, patience_s):
         async with admission.place(deadline_in(patience_s)):
             await self._was_read.wait()
 
-    async def end(self) -> None:
+    async def end(self):
         self._was_read.set()
         await self.task
 
 
-async def settle() -> None:
+async def settle():
     """Let every task run until it waits."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
-async def assert_refused_at_once(photo: Photo, retry_after: int) -> None:
+async def assert_refused_at_once(photo, retry_after):
     with pytest.raises(Overloaded) as refused:
         await photo.task
     assert refused.value.reason == "wait"
@@ -66,7 +65,7 @@ async def assert_refused_at_once(photo: Photo, retry_after: int) -> None:
 
 
 def test_a_wait_that_does_not_fit_the_deadline_is_refused_at_once():
-    async def test() -> None:
+    async def test():
         clock = Mock(return_value=0.0)
         admission = Admission(1, 10, clock)
         for _ in range(40):  # until the deviation is forgotten
@@ -99,7 +98,7 @@ def test_a_wait_that_does_not_fit_the_deadline_is_refused_at_once():
     asyncio.run(asyncio.wait_for(test(), HANG_S))
 
 
-def post(client: httpx.Client, timeout: object) -> httpx.Response:
+def post(client, timeout):
     return post_raw(client, PHOTO, {"x-request-timeout": str(timeout)})
 
 
@@ -197,7 +196,7 @@ def test_photos_wait_for_their_turn_unless_their_clients_disconnect(fake):
     assert fake.photos == [PHOTO] * 2  # that of the disconnected client never left for Triton
 
 
-def answered(client: triton_grpc.InferenceServerClient, model: str) -> int:
+def answered(client, model):
     """How many requests the model has answered."""
     (found,) = client.get_inference_statistics(model).model_stats
     return int(found.inference_stats.success.count)

@@ -2,10 +2,8 @@
 
 import io
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import cv2
-import httpx
 import numpy as np
 import pytest
 from PIL import Image
@@ -18,13 +16,9 @@ pytestmark = pytest.mark.live
 SAMPLE_PLATES = read_samples()
 
 
-def plates_of(response: httpx.Response) -> dict[str, dict[str, Any]]:
-    """The plates that were read, by their texts."""
+def texts_of(response):
     assert response.status_code == 200, response.text
-    read = [plate for plate in response.json()["plates"] if plate["text"]]
-    plates = {plate["text"]: plate for plate in read}
-    assert len(plates) == len(read)
-    return plates
+    return sorted(plate["text"] for plate in response.json()["plates"] if plate["text"])
 
 
 def test_every_plate_of_the_samples_is_read_whatever_is_read_beside_it(gateway):
@@ -34,20 +28,14 @@ def test_every_plate_of_the_samples_is_read_whatever_is_read_beside_it(gateway):
             pool.map(lambda name: post_raw(gateway, (SAMPLES / name).read_bytes()), names)
         )
     for name, answer in zip(names, answers, strict=True):
-        found = plates_of(answer)
-        assert found.keys() == {plate.text for plate in SAMPLE_PLATES[name]}
-        for plate in SAMPLE_PLATES[name]:
-            # Each side lies within a quarter of the plate's height or width.
-            x0, y0, x1, y1 = plate.box
-            near = np.array([x1 - x0, y1 - y0] * 2) / 4
-            assert (np.abs(np.subtract(found[plate.text]["box"], plate.box)) < near).all(), plate
+        assert texts_of(answer) == sorted(plate.text for plate in SAMPLE_PLATES[name])
 
 
 def test_file_limit_of_the_design(gateway):
     photo = SCENE.read_bytes()
     largest = photo + bytes(20 * 2**20 - len(photo))
     for post in (post_raw, post_form):
-        assert plates_of(post(gateway, largest)).keys() == {SCENE_TEXT}
+        assert texts_of(post(gateway, largest)) == [SCENE_TEXT]
         assert_problem(post(gateway, largest + b"\0"), 413, "too-many-bytes")
 
 

@@ -10,11 +10,6 @@ from api.edge.middleware import choose_request_id
 HEADER = "x-request-id"
 
 
-@pytest.mark.parametrize("offered", ["a", "Camera_1.2-3", "x" * 64])
-def test_the_clients_own_id_is_taken(client, offered):
-    assert client.get("/healthz", headers={HEADER: offered}).headers[HEADER] == offered
-
-
 @pytest.mark.parametrize(
     "offered", ["", "x" * 65, "a b", "a/b", "ж", 'a"b', "a\n", "a\r\nSet-Cookie: b"]
 )
@@ -25,7 +20,7 @@ def test_an_id_that_could_break_a_log_is_replaced(offered):
 
 
 def test_every_answer_has_an_id_and_headers_for_browsers(client, fake, monkeypatch):
-    def fail(*_: object) -> None:
+    def fail(*_):
         raise ArithmeticError
 
     monkeypatch.setattr("api.observing.metrics.Metrics.exposition", fail)
@@ -42,6 +37,8 @@ def test_every_answer_has_an_id_and_headers_for_browsers(client, fake, monkeypat
     answers.append(client.get("/metrics"))
     assert_problem(answers[-1], 500, None)
     assert len({answer.headers[HEADER] for answer in answers}) == len(answers)
+    for own in ("a", "Camera_1.2-3", "x" * 64):
+        assert client.get("/healthz", headers={HEADER: own}).headers[HEADER] == own
 
 
 def test_only_the_pages_own_files_are_served(client):

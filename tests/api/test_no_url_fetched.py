@@ -25,7 +25,7 @@ def test_addresses_in_fields_headers_and_files(client, host):
     address = f"http://{host}/a.jpg"
     drawing = f'<svg xmlns="http://www.w3.org/2000/svg"><image href="{address}"/></svg>'
     named = dict.fromkeys(FIELDS, address)
-    requests: list[dict[str, object]] = [
+    requests = [
         *({"files": {field: (None, address)}} for field in FIELDS),
         *({"content": file, "headers": JPEG} for file in (drawing, address)),
         {"data": named},

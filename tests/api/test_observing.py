@@ -6,11 +6,9 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 
 import grpc
-import httpx
 import pytest
 from fake_triton import refusing
 from photo_files import BAD
@@ -29,7 +27,7 @@ FORM, PATH, QUERY = "form-value-7", "path-value-7", "query-value-7"
 READ = ("B840CK197", "В840СК197", "B840CK191", "b840ck197")
 
 
-def as_written_by_mistake(piece: bytes) -> list[str]:
+def as_written_by_mistake(piece):
     texts = (base64.b64encode(piece).decode(), base64.urlsafe_b64encode(piece).decode())
     return [*texts, piece.hex(), repr(piece)[2:40]]
 
@@ -40,7 +38,7 @@ SECRETS += as_written_by_mistake(PHOTO[len(PHOTO) // 2 :][:60])
 
 
 @contextmanager
-def logged(format_name: logs.Format | None) -> Iterator[io.StringIO]:
+def logged(format_name):
     """What the process logs, as `plates serve` sets it up."""
     root, ours = logging.getLogger(), logging.getLogger("plates")
     handlers, *levels = root.handlers[:], root.level, ours.level
@@ -57,13 +55,13 @@ def logged(format_name: logs.Format | None) -> Iterator[io.StringIO]:
         ours.setLevel(levels[1])
 
 
-def lines(written: io.StringIO, **wanted: str) -> list[dict[str, object]]:
+def lines(written, **wanted):
     """The JSON lines whose fields have these values."""
     found = [json.loads(line) for line in written.getvalue().splitlines()]
     return [line for line in found if wanted.items() <= line.items()]
 
 
-def requests_of_all_kinds(client: httpx.Client) -> Iterator[httpx.Response]:
+def requests_of_all_kinds(client):
     """With everything that must be in no log."""
     client.headers.update({"Authorization": f"Token {TOKEN}", "User-Agent": CAMERA})
     file, encoded = (NAME, PHOTO, "image/jpeg"), base64.b64encode(PHOTO).decode()
@@ -93,7 +91,7 @@ def requests_of_all_kinds(client: httpx.Client) -> Iterator[httpx.Response]:
 
 @pytest.mark.parametrize("format_name", ["json", "text"])
 def test_neither_logs_nor_metrics_have_what_was_sent_or_read(fake, format_name, monkeypatch):
-    def fail(*_: object) -> None:
+    def fail(*_):
         raise RuntimeError(f"a message that quotes {READ[0]}")
 
     with logged(format_name) as written, running_gateway(fake, tokens=TOKEN) as client:
@@ -220,9 +218,7 @@ nv_inference_request_success{model="yolo",version="1"} 7
         (lambda _: time.sleep(0.5) or Reply(TRITONS), 0),
     ],
 )
-def test_tritons_metrics_follow_ours_and_without_them_no_harm_is_done(
-    fake, answer, up, monkeypatch
-):
+def test_tritons_metrics_follow_ours_where_it_gives_them(fake, answer, up, monkeypatch):
     monkeypatch.setattr("api.observing.metrics._TRITON_TIMEOUT_S", 0.3)
     with small_server(answer) as server:
         address = server.url.removeprefix("http://")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from camera_events import a_pass
 from fake_triton import Holding, refusing
-from page_driver import Page, needs_browser, sample, visiting
+from page_driver import needs_browser, sample, visiting
 from support import PHOTO, running_gateway
 
 from plates.cameras import state_file
@@ -41,7 +41,7 @@ def guarded(driver, fake):
         yield page
 
 
-def enter_token(page: Page, token: str, remember: bool = False) -> None:
+def enter_token(page, token, remember=False):
     page.run("document.getElementById('token').value = arguments[0];"
              "document.getElementById('remember').checked = arguments[1]",
              token, remember)  # fmt: skip
@@ -117,12 +117,6 @@ def test_token_is_asked_for_and_kept_only_where_that_is_wished(guarded):
     assert guarded.answer("again.jpg")["plates"]
 
 
-def cancelled_requests(page: Page) -> list[dict[str, object]]:
-    """Since the network's events were last asked for."""
-    failed = [each for each in page.network_events() if each["method"] == "Network.loadingFailed"]
-    return [each for each in failed if each["params"].get("canceled")]
-
-
 def test_reading_can_be_cancelled(guarded, fake):
     fake.reply = holding = Holding()
     with holding:
@@ -133,7 +127,10 @@ def test_reading_can_be_cancelled(guarded, fake):
         assert guarded.text("#status") == "Reading photo.jpg…"
         guarded.click("#cancel")
         assert guarded.text("#status") == "Cancelled."
-        guarded.wait_for(lambda: cancelled_requests(guarded), "the request's end")
+        events = guarded.network_events
+        guarded.wait_for(
+            lambda: any(each["params"].get("canceled") for each in events()), "the request's end"
+        )
     guarded.click("#again")
     assert guarded.answer("photo.jpg")["plates"]
 

@@ -20,7 +20,7 @@ from api.errors import kinds
 from api.settings import Settings
 
 
-def plates_of(response: httpx.Response) -> list[str]:
+def plates_of(response):
     assert response.status_code == 200, response.text
     return [plate["text"] for plate in response.json()["plates"]]
 
@@ -106,22 +106,22 @@ def test_countries_go_with_each_photo_to_triton(client, fake):
     assert problem["detail"] == refusal.removeprefix("invalid-input: ")
 
 
-def post(client: httpx.Client, *photos: bytes, field: str = "image", **fields: object):
+def post(client, *photos, field="image", **fields):
     files = [(field, (f"{number}.jpg", photo)) for number, photo in enumerate(photos)]
     return client.post(BATCH, files=files, data=fields)
 
 
-def results_of(response: httpx.Response) -> list[dict]:
+def results_of(response):
     assert response.status_code == 200, response.text
     assert response.json().keys() == {"results"}
     return response.json()["results"]
 
 
-def statuses_of(response: httpx.Response) -> list[int]:
+def statuses_of(response):
     return [result["status"] for result in results_of(response)]
 
 
-def numbered(count: int, start: int = 0) -> list[bytes]:
+def numbered(count, start=0):
     """Photos that differ in one byte, for what follows a photo's end does not matter."""
     return [PHOTO + bytes([number]) for number in range(start, start + count)]
 
@@ -147,7 +147,7 @@ def test_one_answer_for_each_photo(client, field):
 def test_answers_belong_to_their_photos_and_one_failure_fails_no_other(client, fake, caplog):
     """Whichever is done first: the earlier a photo, the longer it takes."""
 
-    def reply(photo: bytes) -> dict:
+    def reply(photo):
         time.sleep(0.1 - 0.02 * photo[-1])
         if photo[-1] == 3:
             raise Refusal(grpc.StatusCode.INTERNAL, "Traceback: /srv/model.py")
@@ -171,9 +171,7 @@ def test_answers_belong_to_their_photos_and_one_failure_fails_no_other(client, f
         (grpc.StatusCode.DEADLINE_EXCEEDED, 504, "recognizer-timeout", None),
     ],
 )
-def test_a_service_that_reads_no_photo_fails_the_batch(
-    client, fake, code, status, slug, retry_after
-):
+def test_a_batch_of_which_no_photo_is_read_fails(client, fake, code, status, slug, retry_after):
     fake.reply = refusing(code, "")
     response = post(client, PHOTO, PHOTO)
     document = assert_problem(response, status, slug)

@@ -7,7 +7,6 @@ import socket
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
 import pytest
 from gateway_support import (
     ALIVE,
@@ -68,7 +67,7 @@ def test_what_is_not_http_is_refused(client, fake, data, status):
     assert client.get("/healthz").status_code == 200
 
 
-def slow_reader(client: httpx.Client) -> socket.socket:
+def slow_reader(client):
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.settimeout(HANG_S)
@@ -87,7 +86,7 @@ def test_no_answer_is_written_into_another(client):
     assert b"HTTP/1.1 " not in rest
 
 
-def in_chunks(*chunks: bytes) -> bytes:
+def in_chunks(*chunks):
     body = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)
     return UPLOAD + CLOSE + CHUNKED + b"\r\n" + body + b"0\r\n\r\n"
 
@@ -168,7 +167,7 @@ LARGE = PHOTO + bytes(8_000_000)
 def test_clients_that_send_everything_first_see_why_they_are_refused(fake, options, status):
     """Apache's `ab` is one: it ends at the first connection that is reset."""
 
-    def post(_: int) -> tuple[int, int]:
+    def post(_):
         connection = http.client.HTTPConnection(*address_of(client), timeout=HANG_S)
         headers = {"Content-Type": "image/jpeg", "Connection": "close"}
         connection.request("POST", "/v1/plates", LARGE, headers)

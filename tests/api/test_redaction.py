@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import cv2
 import fake_triton
-import httpx
 import numpy as np
 import pytest
 from fake_triton import Holding
@@ -32,28 +31,28 @@ def client_of_module(fake_of_module):
         yield client
 
 
-def noise(seed: int = 7) -> np.ndarray:
+def noise(seed=7):
     """A photo in which any blurred place shows."""
     blocks = np.random.default_rng(seed).integers(0, 256, (HEIGHT // 4, WIDTH // 4, 3), np.uint8)
     return np.ascontiguousarray(blocks.repeat(4, axis=0).repeat(4, axis=1))
 
 
-def detail(pixels: np.ndarray) -> float:
+def detail(pixels):
     """Standard deviation of the second derivative: letters have edges."""
     return float(cv2.Laplacian(pixels, cv2.CV_64F).std())
 
 
-def redact(client: httpx.Client, photo: bytes, **fields: object) -> httpx.Response:
+def redact(client, photo, **fields):
     response = post_form(client, photo, redact="true", **fields)
     assert response.status_code == 200, response.text
     return response
 
 
-def pixels_of(response: httpx.Response) -> np.ndarray:
+def pixels_of(response):
     return np.asarray(Image.open(io.BytesIO(response.content)).convert("RGB"))
 
 
-def outside(pixels: np.ndarray) -> np.ndarray:
+def outside(pixels):
     """Everything but the plates' areas, with the blocks that JPEG shares with them."""
     kept = np.ones(pixels.shape[:2], bool)
     for x0, y0, x1, y1 in AREAS:
@@ -138,7 +137,7 @@ def test_few_photos_are_blurred_at_once(fake, monkeypatch):
             assert_problem(waiting[0].result(), 429, "overloaded")
 
 
-def blurred(pixels: np.ndarray, box: tuple[float, ...], quad: object = None) -> np.ndarray:
+def blurred(pixels, box, quad=None):
     """A copy; the box's own corners are the quad unless one is given."""
     found, copy = np.array([box], np.float32), pixels.copy()
     corners = found[:, [0, 1, 2, 1, 2, 3, 0, 3]] if quad is None else np.array(quad, np.float32)

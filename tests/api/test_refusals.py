@@ -48,24 +48,24 @@ def test_hostile_forms_are_refused(client, fake, name):
     assert send(client, form(part())).status_code == 200
 
 
-def body(content: bytes, content_type: str) -> dict[str, object]:
+def body(content, content_type):
     return {"content": content, "headers": {"content-type": content_type}}
 
 
-def photos(*names: str, photo: bytes = PHOTO) -> dict[str, object]:
+def photos(*names, photo=PHOTO):
     return {"files": [(name, photo) for name in names]}
 
 
-def with_fields(name: str = "upload", **fields: object) -> dict[str, object]:
+def with_fields(name="upload", **fields):
     return photos(name) | {"data": fields}
 
 
-def as_json(content: bytes) -> dict[str, object]:
+def as_json(content):
     return body(content, "application/json")
 
 
 # Each with the parameter that the refusal names; in forms and in addresses.
-PARAMETERS: list[tuple[dict[str, object], str]] = [
+PARAMETERS = [
     *(({"roi": roi}, "roi") for roi in ("1,2,3", "1,2,3,x", "5,5,1,9", "nan,0,nan,9")),
     *(({"min_width": width}, "min_width") for width in ("wide", -1, "inf")),
     *(({"countries": names}, "countries") for names in ("nl", "sk,", "sk;cz", "../ru")),
@@ -90,7 +90,7 @@ def test_parameters_that_make_no_sense(client, fake, where):
 
 
 # By path, and problem or status: what is sent, and words of the refusal.
-REFUSED: dict[tuple[str, str | int], list[tuple[dict[str, object], str]]] = {
+REFUSED = {
     (PLATES, "missing-image"): [
         (photos("other"), "'other'"),
         (body(form(), MULTIPART), "none"),

@@ -60,7 +60,7 @@ def test_file_names_come_back_harmless(client, disposition, filename):
     assert send(client, reader, "/v1/plate-reader/").json()["filename"] == (filename or "upload")
 
 
-def padded(size: int) -> bytes:
+def padded(size):
     """A valid JPEG of exactly that many bytes: what follows its end does not matter."""
     return PHOTO + bytes(size - len(PHOTO))
 
@@ -74,7 +74,7 @@ def test_file_limit(client, fake):
 
 
 def test_text_has_the_budget_of_a_photo(client, fake):
-    def ways(photo: bytes) -> list[dict[str, object]]:
+    def ways(photo):
         text = base64.b64encode(photo).decode()
         fields = {"upload": text}
         return [{"files": {"upload": (None, text)}}, {"json": fields}, {"data": fields}]
@@ -122,7 +122,7 @@ def test_uploads_beyond_the_memory_are_refused(fake):
             assert post_raw(client, padded(50_000)).status_code == 200
             assert post_form(client, padded(50_000)).status_code == 200
 
-        def is_refused_beside_another() -> bool:
+        def is_refused_beside_another():
             with begin_upload(client, bytes(99_000), length=100_000):
                 time.sleep(0.05)  # Were it later, it would be the one that is refused.
                 return post_raw(client, padded(40_000)).status_code == 429
@@ -150,20 +150,20 @@ BODIES = {
 @pytest.mark.parametrize("name", BODIES)
 def test_no_form_holds_more_than_is_counted(name):
     content_type, body = BODIES[name]
-    counted: list[int] = [0]
+    counted = [0]
     chunks = [body[at : at + 65536] for at in range(0, len(body), 65536)]
 
-    async def receive() -> dict[str, object]:
+    async def receive():
         return {"type": "http.request", "body": chunks.pop(0), "more_body": bool(chunks)}
 
-    async def read() -> None:
+    async def read():
         memory, form_of_text = UploadMemory(2**40), UploadForm(("upload",), text=True)
         headers = [(b"content-type", content_type.encode())]
         request = Request({"type": "http", "method": "POST", "headers": headers}, receive)
         context = SimpleNamespace(request=request, deadline=SimpleNamespace(remaining_s=60))
         with memory.share() as take:
 
-            def note(count: int) -> None:
+            def note(count):
                 take(count)
                 counted.append(memory.used)
 
