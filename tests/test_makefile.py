@@ -14,7 +14,7 @@ FILES = [
 
 
 def test_a_clone_that_changed_or_was_moved_is_set_up_again(tmp_path):
-    def would_set_up() -> bool:
+    def would_set_up():
         command = ["make", "-q", "-C", tmp_path, ".venv/.setup"]
         status = subprocess.run(command, capture_output=True).returncode
         assert status in (0, 1)

@@ -9,15 +9,13 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 COPY = Path(__file__).resolve().parent / "compose_resolved.json"
 SOURCES = ("compose.yaml", "compose.cpu.yaml", "docker/compose.yaml", "docker/compose.cpu.yaml")
 # How an operator calls each combination.
-COMBINATIONS: Mapping[str, tuple[str, ...]] = {
+COMBINATIONS = {
     "gpu": (),
     "cpu": ("-f", "compose.cpu.yaml"),
     "gpu, monitoring": ("--profile", "monitoring"),
@@ -25,17 +23,15 @@ COMBINATIONS: Mapping[str, tuple[str, ...]] = {
 }
 PROJECT = "<project>"
 
-Resolved = dict[str, Any]
 
-
-def has_plugin() -> bool:
+def has_plugin():
     """Whether `docker compose` is to be had; it needs no engine for this."""
     if shutil.which("docker") is None:
         return False
     return subprocess.run(["docker", "compose", "version"], capture_output=True).returncode == 0
 
 
-def resolve(combination: str, **environment: str) -> Resolved:
+def resolve(combination, **environment):
     """What the plugin makes of a combination in a folder and an environment of its own."""
     with tempfile.TemporaryDirectory() as folder:
         for name in SOURCES:
@@ -56,12 +52,12 @@ def resolve(combination: str, **environment: str) -> Resolved:
     return json.loads(done.stdout.replace(folder, PROJECT))
 
 
-def digests() -> dict[str, str]:
+def digests():
     """What our files are now."""
     return {name: hashlib.sha256((ROOT / name).read_bytes()).hexdigest() for name in SOURCES}
 
 
-def read_copy() -> Resolved:
+def read_copy():
     """The copy: `sources`, and each combination."""
     return json.loads(COPY.read_text(encoding="utf-8"))
 

@@ -13,12 +13,10 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
 
 import httpx
 from compose_files import read_copy
@@ -44,17 +42,17 @@ class Stage:
     environment: dict[str, str] = field(default_factory=dict)
 
     @property
-    def entry_point(self) -> list[str]:
+    def entry_point(self):
         """Its words; `ValueError` for the shell form, under which signals don't arrive."""
         (value,) = [value for name, value in self.steps if name == "ENTRYPOINT"]
         return json.loads(value)
 
 
-def read_stages(image: str) -> list[Stage]:
+def read_stages(image):
     """Read docker/<image>.Dockerfile."""
     file = (ROOT / f"docker/{image}.Dockerfile").read_bytes()
-    stages: list[Stage] = []
-    defaults: dict[str, str] = {}
+    stages = []
+    defaults = {}
     for line in DockerfileParser(fileobj=io.BytesIO(file)).structure:
         instruction, value = line["instruction"], line["value"]
         if instruction == "FROM":
@@ -71,26 +69,26 @@ def read_stages(image: str) -> list[Stage]:
     return stages
 
 
-def copies(steps: Sequence[tuple[str, str]]) -> list[tuple[list[str], str]]:
+def copies(steps):
     """Sources in the clone and their target, of each COPY that is not from another stage."""
     values = [value for name, value in steps if name == "COPY" and not value.startswith("--from")]
     return [(value.split()[:-1], value.split()[-1]) for value in values]
 
 
-def is_ignored(path: str) -> bool:
+def is_ignored(path):
     """Whether .dockerignore, which begins with `*`, keeps a path out of the build's context."""
     lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     _, *patterns = [line for line in lines if line and not line.startswith("#")]
     let_in = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
     left_out = [pattern for pattern in patterns if not pattern.startswith("!")]
 
-    def matches(pattern: str) -> bool:
+    def matches(pattern):
         return fnmatch(path, pattern) or fnmatch(path, f"{pattern}/*")
 
     return not any(map(matches, let_in)) or any(map(matches, left_out))
 
 
-def copy_sources(steps: Sequence[tuple[str, str]], staging: Path) -> None:
+def copy_sources(steps, staging):
     """Do what instructions COPY, into a folder that stands for HOME."""
     for sources, target in copies(steps):
         for source in (ROOT / source for source in sources):
@@ -110,19 +108,19 @@ class Machine:
     `programs` has, for each service, the folder that stands for its image's `bin`.
     """
 
-    def __init__(self, folder: Path, programs: Mapping[str, Path]) -> None:
+    def __init__(self, folder, programs):
         self.folder, self.programs = folder, programs
         with ExitStack() as held:
             probes = [held.enter_context(socket.create_server(("", 0))) for _ in PORTS]
             free = [str(probe.getsockname()[1]) for probe in probes]
         self.ports = dict(zip(PORTS, free, strict=True))
-        self.services: dict[str, Any] = {
+        self.services = {
             name: self._as_it_runs_here(name, service)
             for name, service in read_copy()["cpu"]["services"].items()
         }
-        self.pids: dict[str, int] = {}
+        self.pids = {}
 
-    def _as_it_runs_here(self, name: str, service: dict[str, Any]) -> dict[str, Any]:
+    def _as_it_runs_here(self, name, service):
         """What `docker compose` and the image say of a service, in this machine's words."""
         image = read_stages(Path(service["build"]["dockerfile"]).stem)[-1]
         assert image.environment["PATH"] == f"{HOME}/.venv/bin:$PATH"
@@ -137,7 +135,7 @@ class Machine:
         for path, here in folders.items():
             here.mkdir(exist_ok=True)
             text = re.sub(rf'(?<="){path}(?=["/])', str(here), text)
-        found: dict[str, Any] = json.loads(text)
+        found = json.loads(text)
         found["environment"] |= {
             "HOME": "/nonexistent",
             "TMPDIR": str(self.folder / f"{name}-tmp"),
@@ -145,7 +143,7 @@ class Machine:
         }
         return found
 
-    def is_healthy(self, name: str) -> bool:
+    def is_healthy(self, name):
         """Carry out a service's health check once."""
         service = self.services[name]
         _, program, *words = service["healthcheck"]["test"]
@@ -155,7 +153,7 @@ class Machine:
         return subprocess.run(command, capture_output=True, **options).returncode == 0
 
     @contextmanager
-    def running(self, name: str) -> Iterator[None]:
+    def running(self, name):
         """Start a service as its image and the compose file say; stop it as an engine does."""
         service = self.services[name]
         program, *words = [*service["entrypoint"], *(service["command"] or [])]
@@ -185,7 +183,7 @@ class Machine:
         finally:
             process.kill()
 
-    def reads_a_sample(self) -> bool:
+    def reads_a_sample(self):
         """Whether the gateway that the compose file publishes reads a sample as it should."""
         name, plates = next(iter(read_samples().items()))
         url = f"http://127.0.0.1:{self.ports['8080']}/v1/plates"
@@ -195,7 +193,7 @@ class Machine:
         return texts == sorted(plate.text for plate in plates)
 
 
-def seconds(text: str) -> float:
+def seconds(text):
     """Read a duration such as 1m30s."""
     found = re.fullmatch(r"(?:(\d+)m)?(?:(\d+)s)?", text)
     assert found, text

@@ -14,7 +14,7 @@ EXPRESSIONS = [t["expr"] for panel in DASHBOARD["panels"] for t in panel.get("ta
 ENDINGS = {"counter": ("_total", ""), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
 
 
-def names_in(expression: str) -> set[str]:
+def names_in(expression):
     """The metrics that an expression asks for."""
     return set(re.findall(r"\b(?:plates|nv)_[a-z0-9_]+", expression))
 

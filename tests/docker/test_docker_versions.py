@@ -29,20 +29,20 @@ PYTHON_VERSIONS = ((3, 11), (3, 12))
 PYTHONS = {f"{major}.{minor}" for major, minor in PYTHON_VERSIONS}
 
 
-def names_in(text: str) -> dict[str, set[str]]:
+def names_in(text):
     """Package names and their versions in a requirement file."""
-    found: dict[str, set[str]] = {}
+    found = {}
     for name, version in re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE):
         found.setdefault(name, set()).add(version)
     return found
 
 
-def locked(name: str) -> str:
+def locked(name):
     (version,) = {package["version"] for package in LOCK["package"] if package["name"] == name}
     return str(version)
 
 
-def base_of(image: str) -> tuple[str, str]:
+def base_of(image):
     name, _, tag = read_stages(image)[0].image.rpartition(":")
     return name, tag
 
@@ -112,7 +112,7 @@ def test_torch_and_cuda_come_from_no_hashed_file():
 
 
 def test_check_names_what_is_stale(tmp_path, monkeypatch, capsys):
-    def main(*words: str) -> int:
+    def main(*words):
         monkeypatch.setattr(sys, "argv", ["requirements.py", *words])
         return int(EXPORT())
 

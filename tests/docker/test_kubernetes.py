@@ -11,8 +11,6 @@ import shutil
 import subprocess
 import tomllib
 from functools import cache
-from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import kubernetes_validate
@@ -27,8 +25,6 @@ from plates.cli import health
 from plates.cli import main as cli
 from plates.cli.config import check as check_settings
 from plates.serving import child, triton
-
-Object = dict[str, Any]
 
 FOLDER = ROOT / "docker" / "kubernetes"
 NAME = "app.kubernetes.io/name"
@@ -46,36 +42,36 @@ OVERLAYS = ("cpu", "gpu", "gpu-full")
 class Cluster:
     """Objects by kind and name, and what a deployment's only container sees."""
 
-    def __init__(self, text: str) -> None:
-        self.objects: list[Object] = [one for one in yaml.safe_load_all(text) if one]
+    def __init__(self, text):
+        self.objects = [one for one in yaml.safe_load_all(text) if one]
 
-    def of_kind(self, kind: str) -> dict[str, Object]:
+    def of_kind(self, kind):
         return {o["metadata"]["name"]: o for o in self.objects if o["kind"] == kind}
 
-    def pod(self, name: str) -> Object:
+    def pod(self, name):
         return self.of_kind("Deployment")[name]["spec"]["template"]["spec"]
 
-    def labels(self, name: str) -> dict[str, str]:
+    def labels(self, name):
         return self.of_kind("Deployment")[name]["spec"]["template"]["metadata"]["labels"]
 
-    def container(self, name: str) -> Object:
+    def container(self, name):
         (container,) = self.pod(name)["containers"]
         return container
 
-    def ports(self, name: str) -> dict[str, int]:
+    def ports(self, name):
         return {port["name"]: port["containerPort"] for port in self.container(name)["ports"]}
 
-    def environment(self, name: str) -> dict[str, str]:
+    def environment(self, name):
         """`env` wins over the settings."""
         container = self.container(name)
-        found: dict[str, str] = {}
+        found = {}
         for source in container.get("envFrom", []):
             found |= self.of_kind("ConfigMap")[source["configMapRef"]["name"]]["data"]
         return found | {entry["name"]: entry["value"] for entry in container.get("env", [])}
 
 
 @cache
-def cluster_of(overlay: str) -> Cluster:
+def cluster_of(overlay):
     """What is committed as rendered."""
     return Cluster((FOLDER / "rendered" / f"{overlay}.yaml").read_text(encoding="utf-8"))
 
@@ -85,7 +81,7 @@ def cluster(request):
     return cluster_of(request.param)
 
 
-def check_schemas(cluster: Cluster, version: str) -> None:
+def check_schemas(cluster, version):
     """Raise `ValidationError` for what the API of a version would refuse."""
     for item in cluster.objects:
         kubernetes_validate.validate(item, version, strict=True)
@@ -102,7 +98,7 @@ def test_the_committed_files_were_rendered_from_these_sources():
     }, "run `make kubernetes-render`"
 
 
-def render(folder: Path) -> Cluster:
+def render(folder):
     command = ["kubectl", "kustomize", str(folder)]
     return Cluster(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
@@ -164,7 +160,7 @@ def test_pods_are_restricted_and_only_the_gateway_and_prometheus_reach_triton(cl
     assert peers == {"grpc": [{NAME: "gateway"}], "metrics": [{NAME: "prometheus"}]}
 
 
-def asked(probe: Object, ports: dict[str, int]) -> tuple[str, int]:
+def asked(probe, ports):
     """The path and the port that a probe asks for."""
     if "httpGet" in probe:
         return probe["httpGet"]["path"], ports[probe["httpGet"]["port"]]

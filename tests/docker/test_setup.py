@@ -31,7 +31,7 @@ esac
 class Machine:
     """A clone, and a folder of programs with a Python that only takes notes."""
 
-    def __init__(self, folder: Path, clone: str = "clone") -> None:
+    def __init__(self, folder, clone="clone"):
         self.clone, self.programs = folder / clone, folder / "programs"
         (self.clone / "docker").mkdir(parents=True)
         shutil.copy(SETUP, self.clone / "docker")
@@ -39,7 +39,7 @@ class Machine:
         (self.programs / "python3").write_text(FAKE)
         (self.programs / "python3").chmod(0o755)
 
-    def set_up(self, **environment: str) -> tuple[int, str, list[str]]:
+    def set_up(self, **environment):
         """The exit status, what was said, and the calls of Python worth noting."""
         log = self.programs / "log"
         log.write_text("")
