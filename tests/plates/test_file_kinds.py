@@ -9,7 +9,7 @@ from plate_models import images
 from plates.file_kinds import HEAD_BYTES, kind_of
 
 
-def ftyp(brand: bytes) -> bytes:
+def ftyp(brand):
     return b"\0\0\0\x14ftyp" + brand + bytes(4) + brand + bytes(100)
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import math
 import time
-from typing import Any
 
 import pytest
 import torch
@@ -50,7 +49,7 @@ def test_serve_measures_a_service_beside_the_published_pipeline(tmp_path, monkey
         torch.jit.trace(net, torch.zeros(1, 3, 24, 94)).save(tmp_path / f"{name}.pt")
     answer, read = Reply(b'{"plates": [{"box": [100, 100, 200, 130]}]}'), []
 
-    def reply(path: str) -> Reply:
+    def reply(path):
         if path == "/metrics":
             return Reply(b'plates_stage_seconds_sum{stage="yolo"} %.2f\n' % (0.02 * len(read)))
         time.sleep(0.1)
@@ -80,7 +79,7 @@ def test_ratio_of_medians_pairs_the_photos():
 YOLO, GATEWAY, FROZEN = "kill yolo", "kill the gateway", FREEZE
 
 
-def row(began: float, ended: float, status: int = 200, **others: Any) -> dict[str, Any]:
+def row(began, ended, status=200, **others):
     known = {"kind": "photo", "intended_s": began, "ended_s": ended, "status": status, "error": ""}
     return {**known, "right": status == 200, "retry_after": status in (429, 503), **others}
 

@@ -12,7 +12,7 @@ class Receiver(SmallServer):
 
     status = 200
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.requests, self.statuses, self.open = [], [], threading.Event()
         self.open.set()
         super().__init__(Handler)

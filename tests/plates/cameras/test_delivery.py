@@ -218,7 +218,7 @@ def test_files_grow_by_a_line_an_event(store, tmp_path):
 class Broker:
     """A mosquitto that knows one user."""
 
-    def __init__(self, folder) -> None:
+    def __init__(self, folder):
         self.port = free_port()
         users = ["mosquitto_passwd", "-b", "-c", folder / "users", "plates", "hunter2/@"]
         subprocess.run(users, check=True, capture_output=True)

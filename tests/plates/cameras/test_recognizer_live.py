@@ -1,7 +1,5 @@
 """Frames read by a real Triton, and by nets in this process."""
 
-from pathlib import Path
-
 import cv2
 import numpy as np
 import pytest
@@ -16,7 +14,7 @@ from plates.serving import processes
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
 
-def segments() -> set[Path]:
+def segments():
     return set(processes.SHARED_MEMORY.glob("psm_*"))  # as Python names them
 
 

@@ -48,9 +48,7 @@ def test_storage_is_off_by_default(write, tmp_path):
         load(write('cameras = []\nstorage.url = "sqlite:////nowhere/p.db"'))
 
 
-def test_a_file_that_is_there_may_lie_in_a_folder_that_is_not_writable(
-    write, tmp_path, monkeypatch
-):
+def test_a_file_may_lie_in_a_folder_that_is_not_writable(write, tmp_path, monkeypatch):
     (tmp_path / "log").touch()
     monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)
     target = '[[targets]]\nname = "log"\nkind = "jsonl"\npath = "{}"\n'

@@ -19,7 +19,7 @@ from camera_events import a_pass, search, store_of
 from support import wait_until
 
 from plates.benchmarks.cameras import free_port
-from plates.cameras.store import Outbox, Store, StoreUnavailable
+from plates.cameras.store import Outbox, StoreUnavailable
 
 POSTGRES = Path("/usr/lib/postgresql/15/bin")
 
@@ -27,7 +27,7 @@ POSTGRES = Path("/usr/lib/postgresql/15/bin")
 class Postgres:
     """A server of our own."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder):
         self.port = free_port()
         self.data = Path(folder, "data")
         self.account = {}
@@ -39,19 +39,19 @@ class Postgres:
         self("initdb", "-D", self.data, *how)
         self.start()
 
-    def __call__(self, program: str, *words: object) -> None:
+    def __call__(self, program, *words):
         command = [POSTGRES / program, *map(str, words)]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         subprocess.run(command, check=True, cwd="/", timeout=60, **quiet, **self.account)
 
-    def start(self) -> None:
+    def start(self):
         options = f"-p {self.port} -h 127.0.0.1 -k '' -F"
         self("pg_ctl", "-D", self.data, "-w", "-l", self.data / "log", "-o", options, "start")
 
-    def stop(self) -> None:
+    def stop(self):
         self("pg_ctl", "-D", self.data, "-w", "-m", "immediate", "stop")
 
-    def url(self, database: str) -> str:
+    def url(self, database):
         return f"postgresql://plates@127.0.0.1:{self.port}/{database}"
 
 
@@ -79,7 +79,7 @@ def url(request, tmp_path):
 def open_store(url):
     stores = []
 
-    def opened(**changes) -> Store:
+    def opened(**changes):
         stores.append(store_of(url, **changes))
         return stores[-1]
 

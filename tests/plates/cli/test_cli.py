@@ -45,7 +45,7 @@ def test_arguments_that_make_no_sense(words, text, run):
 @pytest.fixture
 def trained(monkeypatch):
     """The trainings that were begun; nothing is trained."""
-    begun: list[RecognizerTraining] = []
+    begun = []
     monkeypatch.setattr(recognizer, "train", lambda config: begun.append(config) or "done")
     return begun
 
@@ -94,9 +94,7 @@ def test_training_options_are_the_fields_of_the_experiment(trained, run, tmp_pat
         ("bench serve --photo /nowhere/a.jpg", "/nowhere/a.jpg: No such file"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_one_line(
-    words, text, trained, run, tmp_path, monkeypatch
-):
+def test_senseless_words_are_refused_in_one_line(words, text, trained, run, tmp_path, monkeypatch):
     monkeypatch.delenv("PLATES_DATA", raising=False)
     monkeypatch.setattr(services, "_PATIENCE_S", 0.2)
     monkeypatch.chdir(tmp_path)

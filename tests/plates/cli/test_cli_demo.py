@@ -62,7 +62,7 @@ def test_demo_fails_if_a_plate_is_not_read(gateway_url, run, tmp_path, monkeypat
         ("photos/scene.jpg", None, "link", "scene.jpg is one of the photos"),
     ],
 )
-def test_demo_checks_photos_and_output_before_it_starts_anything(
+def test_photos_and_output_are_checked_first(
     photo, table, output, reason, run, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(demo, "_service", lambda _: pytest.fail("started"))

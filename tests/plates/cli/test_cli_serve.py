@@ -49,9 +49,7 @@ def test_host_and_port_come_from_options_and_settings(run_unsupervised, monkeypa
     ("command", "variable", "value"),
     [("serve", "TOKENS_FILE", "/dev/null"), ("triton", "TRITON_HOST", "everywhere")],
 )
-def test_a_setting_that_makes_no_sense_is_refused(
-    command, variable, value, run_unsupervised, monkeypatch
-):
+def test_senseless_settings_are_refused(command, variable, value, run_unsupervised, monkeypatch):
     monkeypatch.setenv(f"PLATES_{variable}", value)
     done = run_unsupervised(command)
     assert done.returncode == 1
@@ -72,9 +70,7 @@ def test_a_stop_while_what_failed_is_stopped_hides_nothing(run_unsupervised, mon
     assert len(stopped) == 1
 
 
-def test_it_announces_its_address_and_that_everyone_may_use_it(
-    run_unsupervised, monkeypatch, caplog
-):
+def test_it_announces_its_address_and_that_all_may_use_it(run_unsupervised, monkeypatch, caplog):
     for host, tokens, warnings, url in (
         (ANY_HOST, "", 1, "http://0.0.0.0"),
         (ANY_HOST, "secret-of-the-gate", 0, "http://0.0.0.0"),
@@ -91,20 +87,14 @@ def test_it_announces_its_address_and_that_everyone_may_use_it(
     assert re.search(r"Serving on https://127\.0\.0\.1:\d+ ", run_unsupervised("serve").stdout)
 
 
-def test_a_second_stop_signal_does_not_end_the_stopping():
-    with pytest.raises(Stopped) as stopped, stop_signals_raise():
-        try:
-            signal.raise_signal(signal.SIGTERM)
-        finally:
-            signal.raise_signal(signal.SIGINT)
-    assert stopped.value.number == signal.SIGTERM
-
-
-def test_stop_signals_raise_unless_nohup_ignores_them():
+def test_the_first_stop_signal_raises_unless_nohup_ignores_it():
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         with pytest.raises(Stopped) as stopped, stop_signals_raise():
-            signal.raise_signal(number)
+            try:
+                signal.raise_signal(number)
+            finally:  # A second one does not end the stopping.
+                signal.raise_signal(signal.SIGINT)
         assert stopped.value.number == number
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with stop_signals_raise():
