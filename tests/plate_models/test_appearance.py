@@ -3,13 +3,11 @@
 import cv2
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from plate_models.recognition.appearance import evidence_of, ground_likelihoods
 from plate_models.recognition.grammar import GROUNDS
 from plate_models.spec import RECTIFIER
 
-Image = NDArray[np.uint8]
 HEIGHT, WIDTH = RECTIFIER.shown_hw
 # Share of the light that ground and ink send back.
 SURFACES = {
@@ -21,12 +19,7 @@ SURFACES = {
 }
 
 
-def drawn(
-    colour: str,
-    light: tuple[float, float, float] = (255, 255, 255),
-    haze: float = 0.0,
-    blur: float = 0.8,
-) -> Image:
+def drawn(colour, light=(255, 255, 255), haze=0.0, blur=0.8):
     ink = np.zeros((HEIGHT, WIDTH), np.float32)
     cv2.putText(ink, "A123BC 77", (6, 36), cv2.FONT_HERSHEY_SIMPLEX, 1.05, 1.0, 4, cv2.LINE_AA)
     ink = np.asarray(cv2.GaussianBlur(ink, (0, 0), blur), np.float32)[..., None]
@@ -36,7 +29,7 @@ def drawn(
     return np.clip(pixels, 0, 255).astype(np.uint8)
 
 
-def likelihoods_of(plate: Image) -> dict[str, float]:
+def likelihoods_of(plate):
     (found,) = ground_likelihoods(plate[None])
     return dict(zip(GROUNDS, found, strict=True))
 

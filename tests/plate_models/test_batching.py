@@ -1,23 +1,21 @@
 """Our backends batch what fits together, and a bad request fails alone."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 from support import REPOSITORY
 
-from plate_models.backends.batching import Arrays, code_of, run_batched
+from plate_models.backends.batching import code_of, run_batched
 from plate_models.engines import openvino_engine
 
 
 class Doubler:
     """Doubles its input and sums another; refuses negative numbers."""
 
-    def __init__(self) -> None:
-        self.sizes: list[int] = []
+    def __init__(self):
+        self.sizes = []
 
-    def __call__(self, inputs: Arrays) -> Arrays:
+    def __call__(self, inputs):
         (array,) = inputs
         self.sizes.append(len(array))
         if (array < 0).any():
@@ -25,7 +23,7 @@ class Doubler:
         return array * 2, array.reshape(len(array), -1).sum(axis=1)
 
 
-def request(value: float, rows: int = 1, columns: int = 2) -> tuple[Any, ...]:
+def request(value, rows=1, columns=2):
     return (np.full((rows, columns), value, np.float32),)
 
 

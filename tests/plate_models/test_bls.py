@@ -7,7 +7,6 @@ That none begins once its client is gone or its time is over is shown by a real 
 import importlib
 import sys
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,15 +20,15 @@ BATCH = np.zeros((1, 3, 4, 4), np.float32)
 class Lent:
     """Triton's tensor with another's memory: an array's, or a GPU's that a tensor stands for."""
 
-    def __init__(self, _: str, memory: Any) -> None:
+    def __init__(self, _, memory):
         self.memory, self.is_cpu = memory, lambda: isinstance(memory, np.ndarray)
 
     from_dlpack = classmethod(lambda cls, name, tensor: cls(name, tensor))
 
-    def __dlpack__(self, **asked: Any) -> Any:
+    def __dlpack__(self, **asked):
         return self.memory.__dlpack__(**asked)
 
-    def __dlpack_device__(self) -> Any:
+    def __dlpack_device__(self):
         return self.memory.__dlpack_device__()
 
 
@@ -37,9 +36,9 @@ class Lent:
 def triton(monkeypatch):
     """Triton's module for Python models, of which every net takes a quarter of a second."""
     # Seconds; arguments of every request to a net; what the nets answer with, if it is an error.
-    fake: Any = SimpleNamespace(now=0.0, asked=[], error=None)
+    fake = SimpleNamespace(now=0.0, asked=[], error=None)
 
-    def ask(**given: Any) -> SimpleNamespace:
+    def ask(**given):
         fake.asked.append(given)
         fake.now += 0.25
         error = SimpleNamespace(message=lambda: fake.error)
@@ -52,7 +51,7 @@ def triton(monkeypatch):
     monkeypatch.setitem(sys.modules, "triton_python_backend_utils", fake)
     bls = importlib.import_module("plate_models.backends.bls")
 
-    def begin(*version: str, timeout_us: int = 0) -> Any:
+    def begin(*version, timeout_us=0):
         request = SimpleNamespace(timeout=lambda: timeout_us, is_cancelled=lambda: False)
         return bls.Call(request, *version, clock=lambda: fake.now)
 

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -12,21 +11,12 @@ from google.protobuf import text_format
 from support import ROOT
 from tritonclient.grpc import model_config_pb2
 
-from plate_models import contract, export, release
+from plate_models import contract, export, release, spec
 from plate_models.formats import grammar_of
 from plate_models.pipeline import PipelineConfig, Plate
 from plate_models.recognition import ctc
 from plate_models.recognition.calibration import UNCALIBRATED
 from plate_models.recognition.decoding import Reading
-from plate_models.spec import (
-    DEFAULTS,
-    DETECTOR,
-    MODEL_VERSION,
-    RECOGNIZER,
-    RECTIFIER,
-    Limits,
-    Specs,
-)
 
 ORIGIN = contract.Origin("sha256:0123", "cpu")
 PHOTO = np.zeros((480, 640, 3), np.uint8)
@@ -39,17 +29,17 @@ CONFIGS = [path for model in MODELS for path in sorted((REPOSITORY / model).rglo
 Config = model_config_pb2.ModelConfig
 
 
-def plate(text: str, candidates: tuple[tuple[str, float], ...], readable: bool = True) -> Plate:
+def plate(text, candidates, readable=True):
     best = candidates[0][0] if candidates else ""
     characters = tuple((char, 0.9) for char in best)
     reading = Reading(text if readable else "", 0.75, readable, "ru.car", characters, candidates)
     quad = ((1.0, 2.0), (3.0, 2.0), (3.0, 4.0), (1.0, 4.0))
-    crop = np.full((*RECTIFIER.shown_hw, 3), 7, np.uint8)
+    crop = np.full((*spec.RECTIFIER.shown_hw, 3), 7, np.uint8)
     log_probs = np.full((3, 2 + len(text)), -1.0)
     return Plate((1.0, 2.0, 3.0, 4.0), quad, 0.5, 1, reading, crop, log_probs)
 
 
-def png(pixels: np.ndarray) -> np.ndarray:
+def png(pixels):
     return cv2.imencode(".png", pixels)[1].ravel()
 
 
@@ -79,11 +69,8 @@ WRONG_SHAPES = [(0, 5, 3), (5, 4, 4), (5, 4)]
 )
 def test_other_inputs_are_refused_by_name(file, pixels, message):
     with pytest.raises(contract.InvalidInput, match=message):
-        contract.photo_of(file, pixels, Limits(max_pixels=109))
-
-
-def test_as_many_pixels_as_allowed_are_taken():
-    assert contract.photo_of(None, PIXELS, Limits(max_pixels=110)).shape == (10, 11, 3)
+        contract.photo_of(file, pixels, spec.Limits(max_pixels=109))
+    assert contract.photo_of(None, PIXELS, spec.Limits(max_pixels=110)).shape == (10, 11, 3)
 
 
 def test_rows_are_padded():
@@ -135,14 +122,14 @@ def test_log_probs_are_padded_with_certain_blanks():
     ],
 )
 def test_a_request_narrows_the_countries(parameters, countries):
-    specs = Specs(recognizer=replace(RECOGNIZER, countries=("ru", "sk", "cz")))
+    specs = spec.Specs(recognizer=replace(spec.RECOGNIZER, countries=("ru", "sk", "cz")))
     config = PipelineConfig.of(specs, UNCALIBRATED)
     assert contract.config_for(config, parameters, ()).grammar is grammar_of(*countries)
 
 
 @pytest.mark.parametrize("given", ["cz,pl", "", "../ru", 3, ["cz"]])
 def test_countries_that_the_weights_do_not_read_are_refused_by_name(given):
-    specs = Specs(recognizer=replace(RECOGNIZER, countries=("cz",)))
+    specs = spec.Specs(recognizer=replace(spec.RECOGNIZER, countries=("cz",)))
     config = PipelineConfig.of(specs, UNCALIBRATED)
     with pytest.raises(contract.InvalidInput, match=r"countries: expected some of cz, .*got"):
         contract.config_for(config, json.dumps({"countries": given}), ())
@@ -186,11 +173,11 @@ def test_model_info_names_the_weights_the_device_and_the_size(tmp_path, monkeypa
     assert contract.device_of({**args, "model_instance_kind": "CPU"}) == "cpu"
 
 
-def read_config(path: Path) -> Config:
+def read_config(path):
     return text_format.Parse(path.read_text(encoding="utf-8"), Config())
 
 
-def shapes(entries: object) -> dict[str, tuple[str, list[int]]]:
+def shapes(entries):
     names = model_config_pb2.DataType.Name
     return {entry.name: (names(entry.data_type), list(entry.dims)) for entry in entries}
 
@@ -204,14 +191,14 @@ def test_profiles_differ_only_in_how_they_run_and_their_queues_are_bounded(path)
     if path.stem != "tensorrt":  # an engine is built for one alphabet
         assert outputs == shapes(other.output)
     assert tuple(outputs) == contract.GRAPHS.get(model, tuple(outputs))
-    specs = (DEFAULTS.detector, DEFAULTS.rectifier, DEFAULTS.recognizer)
-    for graph, spec in zip(export.graphs_of(DEFAULTS), specs, strict=True):
+    specs = (spec.DEFAULTS.detector, spec.DEFAULTS.rectifier, spec.DEFAULTS.recognizer)
+    for graph, of_net in zip(export.graphs_of(spec.DEFAULTS), specs, strict=True):
         if graph.name == model:
             dims = [-1 if axis in graph.dynamic else n for axis, n in enumerate(graph.shape, 1)]
             assert [list(entry.dims) for entry in config.input] == [dims]
-            assert config.max_batch_size == spec.max_batch_size
+            assert config.max_batch_size == of_net.max_batch_size
     # An empty name is the folder's name, and Triton serves the newest version.
-    assert config.name == "" and MODEL_VERSION == "1"
+    assert config.name == "" and spec.MODEL_VERSION == "1"
     policy = config.dynamic_batching.default_queue_policy
     assert policy.max_queue_size > 0 and policy.default_timeout_microseconds > 0
     assert policy.allow_timeout_override
@@ -223,7 +210,7 @@ def test_profiles_differ_only_in_how_they_run_and_their_queues_are_bounded(path)
     ]
     if model == "yolo":
         # OpenVINO holds a compiled net for each canvas: those of few photos come when needed.
-        canvases = DETECTOR.canvases_hw[: 1 if path.stem == "cpu" else None]
+        canvases = spec.DETECTOR.canvases_hw[: 1 if path.stem == "cpu" else None]
         assert [*dict.fromkeys(dims for dims, _ in warmed)] == [(3, *size) for size in canvases]
         assert len(warmed) == len(canvases) or path.stem == "config"
     assert warmed or model == "plate_recognition"
@@ -246,9 +233,9 @@ def test_the_published_inputs_and_outputs_stay():
         "texts": ("TYPE_STRING", [-1, 1]),
         "quads": ("TYPE_FP32", [-1, 4, 2]),
         "character_scores": ("TYPE_FP32", [-1, -1]),
-        "crops": ("TYPE_UINT8", [-1, *RECTIFIER.shown_hw, 3]),
-        "candidates": ("TYPE_STRING", [-1, RECOGNIZER.candidates]),
-        "candidate_scores": ("TYPE_FP32", [-1, RECOGNIZER.candidates]),
+        "crops": ("TYPE_UINT8", [-1, *spec.RECTIFIER.shown_hw, 3]),
+        "candidates": ("TYPE_STRING", [-1, spec.RECOGNIZER.candidates]),
+        "candidate_scores": ("TYPE_FP32", [-1, spec.RECOGNIZER.candidates]),
         "detection_scores": ("TYPE_FP32", [-1]),
         "text_scores": ("TYPE_FP32", [-1]),
         "formats": ("TYPE_STRING", [-1]),

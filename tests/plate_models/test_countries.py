@@ -1,7 +1,5 @@
 """Countries as data: what a definition can say, and what is refused."""
 
-from pathlib import Path
-
 import pytest
 
 from plate_models.formats import Region, grammar_of
@@ -41,7 +39,7 @@ ground = "white"
 """
 
 
-def written(folder: Path, source: str, old: str = "", new: str = "") -> Path:
+def written(folder, source, old="", new=""):
     """A country's file, with a part replaced, or something added where there is no old part."""
     assert old in source
     path = folder / ("xx.toml" if source is SMALL else "yy.toml")

@@ -57,7 +57,7 @@ def exported(released, tmp_path_factory):
 def repository_copy(exported, tmp_path, monkeypatch):
     """A copy of the release; further exports into it take its artifacts and check none."""
 
-    def copy_graphs(_: weights.Modules, folder: Path, version: str) -> dict[str, str]:
+    def copy_graphs(_, folder, version):
         hashes = {}
         for model, kind in product(MODELS, ("pt", "onnx")):
             name = f"{model}/{version}/model.{kind}"
@@ -71,7 +71,7 @@ def repository_copy(exported, tmp_path, monkeypatch):
     return Path(shutil.copytree(exported, tmp_path / "repository"))
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def contents(folder):
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
@@ -121,7 +121,7 @@ def test_what_triton_takes_for_no_version_is_refused(released, exported, version
 def test_an_export_that_ends_midway_leaves_no_release(released, repository_copy, monkeypatch):
     replace = Path.replace
 
-    def full(path: Path, target: Path) -> Path:
+    def full(path, target):
         if path.name == "golden.jpg":
             raise OSError("No space left on device")
         return replace(path, target)
@@ -175,7 +175,7 @@ def test_only_what_changed_is_exported_again(repository_copy, released, tmp_path
 def test_disagreement_stops_everything(released, exported, monkeypatch, model, off):
     honest = export._write_onnx
 
-    def crooked(graph: export.Graph, net: nn.Module, path: Path) -> None:
+    def crooked(graph, net, path):
         *_, bias = net.parameters()
         right = bias.detach().clone()
         with torch.no_grad():

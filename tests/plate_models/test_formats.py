@@ -108,7 +108,7 @@ def test_polish_serials_have_none_of_the_letters_that_look_like_digits():
 def test_proportions_and_a_band_tell_formats_of_one_shape_apart():
     every = grammar_of(*RECOGNIZER.countries)
 
-    def weight(text: str, aspect: float, band: float) -> float:
+    def weight(text, aspect, band):
         return every.judge(text, Evidence(1, WHITE, aspect, band))[1]
 
     assert weight("ABC1234", 3.0, 0.05) > 10 * weight("ABC1234", 3.0, 0.95)

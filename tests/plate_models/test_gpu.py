@@ -3,9 +3,7 @@
 A stand-in, which is the CPU under another name, shows it everywhere.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -32,10 +30,10 @@ class OnDevice(Tensor):
     inner: Tensor
 
     @staticmethod
-    def __new__(cls, inner: Tensor) -> "OnDevice":
+    def __new__(cls, inner):
         # Ordinary tensors even in inference mode: torch refuses views across the two kinds.
         with torch.inference_mode(False):
-            tensor = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+            tensor = Tensor._make_wrapper_subclass(
                 cls,
                 inner.shape,
                 strides=inner.stride(),
@@ -44,22 +42,22 @@ class OnDevice(Tensor):
                 device=DEVICE,
             )
         tensor.inner = inner
-        return tensor  # type: ignore[no-any-return]
+        return tensor
 
     @classmethod
-    def __torch_dispatch__(cls, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(cls, op, types, args=(), kwargs=None):
         raise AssertionError(f"{op} outside of Watch")
 
 
 class Watch(TorchDispatchMode):
     """Carries out what the device is to do; refuses tensors of two devices, as CUDA does."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         # Type and shape of each tensor that was copied to the host, in order.
-        self.copied: list[tuple[torch.dtype, tuple[int, ...]]] = []
+        self.copied = []
 
-    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
         given = dict(kwargs or {})
         tensors = [leaf for leaf in tree_leaves((args, given)) if isinstance(leaf, Tensor)]
         there = [tensor for tensor in tensors if isinstance(tensor, OnDevice)]
@@ -88,14 +86,14 @@ class Watch(TorchDispatchMode):
         return tree_map(lambda leaf: OnDevice(leaf) if isinstance(leaf, Tensor) else leaf, found)
 
 
-def _inner(leaf: Any) -> Any:
+def _inner(leaf):
     return leaf.inner if isinstance(leaf, OnDevice) else leaf
 
 
-def on_device(net: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
+def on_device(net):
     """Move a net there: it is a pure graph, and takes and gives what is on the device."""
 
-    def run(tensor: Tensor) -> Any:
+    def run(tensor):
         if not isinstance(tensor, OnDevice):
             raise RuntimeError("the net is on the device, and its input is on the host")
         return tree_map(OnDevice, net(tensor.inner))
@@ -140,12 +138,12 @@ def test_a_device_reads_what_the_host_reads_and_no_pixels_are_copied(name, look_
 
 
 def test_what_is_replayed_is_what_the_net_gives():
-    shapes: list[tuple[int, ...]] = []
+    shapes = []
 
-    def net(batch: Tensor) -> tuple[Tensor, Tensor]:
+    def net(batch):
         return batch * 2, batch.sum(dim=1)
 
-    def record(net: Any, given: Tensor) -> tuple[Callable[[], None], Any]:
+    def record(net, given):
         shapes.append(tuple(given.shape))
         outputs = net(given)  # a CUDA graph writes to the same memory again
         return lambda: [*map(Tensor.copy_, outputs, net(given))] and None, outputs

@@ -25,7 +25,7 @@ from plate_models.images import files
 from plate_models.spec import Limits
 
 
-def assert_shows(pixels: np.ndarray, expected: np.ndarray, tolerance: int = 6) -> None:
+def assert_shows(pixels, expected, tolerance=6):
     """But for edges, which some formats blur."""
     assert (cv2.absdiff(pixels, expected) > tolerance).mean() < 0.05
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from plate_models import export, release, weights
@@ -21,7 +20,7 @@ def graph():
     return weights.load_modules().detect
 
 
-def scenes(count: int, *canvas_hw: int) -> Tensor:
+def scenes(count, *canvas_hw):
     """(N, 3, H, W) uint8 canvases with the golden photo, each in less light."""
     photo = decode(release.DEFAULT_GOLDEN.read_bytes())
     canvases = [letterbox(photo // (1 + n), canvas_hw)[0] for n in range(count)]

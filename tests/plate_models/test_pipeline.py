@@ -11,7 +11,6 @@ from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.recognition.calibration import UNCALIBRATED
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 
-Array = np.ndarray
 HOME = "B840CK197"
 BLUR = np.zeros((RECOGNIZER.classes, RECOGNIZER.steps))  # any character may stand anywhere
 BOLD = PipelineConfig(calibration=replace(UNCALIBRATED, elsewhere_readable_from=0.5))
@@ -21,15 +20,15 @@ SHARE = 0.8
 STRAIGHT = np.array([[SHARE, 0, 0], [0, SHARE, 0]], np.float32)
 
 
-def recognizer_of(text: str | Array):  # type: ignore[no-untyped-def]
+def recognizer_of(text):
     logits = log_probs_of(text) if isinstance(text, str) else text
     return lambda plates: np.stack([logits] * len(plates))
 
 
-def detector_of(*rows: list[float], near: tuple[list[float], ...] = ()):  # type: ignore[no-untyped-def]
+def detector_of(*rows, near=()):
     """Finds rows where a photo fills the canvas, and others where it has a bar above it."""
 
-    def detect(canvas: Array) -> Array:
+    def detect(canvas):
         assert canvas.dtype == np.uint8 and canvas.shape[:2] == (1, 3)
         assert canvas.shape[2:] in DETECTOR.canvases_hw
         candidates = np.zeros((1, DETECTOR.max_candidates, 6), np.float32)
@@ -41,13 +40,13 @@ def detector_of(*rows: list[float], near: tuple[list[float], ...] = ()):  # type
     return detect
 
 
-def rectify(crops: Array) -> tuple[Array, Array]:
+def rectify(crops):
     assert crops.shape[1:] == (3, *RECTIFIER.crop_hw) and len(crops) <= RECTIFIER.max_batch_size
     height, width = RECTIFIER.rectified_hw
     return crops[:, :, :height, :width], np.stack([STRAIGHT] * len(crops))
 
 
-def recognize(plates: Array) -> Array:
+def recognize(plates):
     assert len(plates) <= RECOGNIZER.max_batch_size
     return recognizer_of(HOME)(plates)
 
@@ -93,12 +92,10 @@ def test_boxes_are_those_around_quads_inside_the_photo_where_something_is_read()
 @pytest.mark.parametrize("x", [200, 1790, 1960, 3400])
 def test_small_plates_of_a_large_photo_are_found_where_it_is_looked_at_in_tiles(x):
     """The photo is four tiles, which meet around x = 1920 and y = 1080."""
-    batches: list[int] = []
+    batches = []
 
-    def read(  # type: ignore[no-untyped-def]
-        width: int, y: int = 1070, still: bool = True, least_px: int = 20, blurred: int = 0
-    ):
-        def detect(canvas: Array) -> Array:
+    def read(width, y=1070, still=True, least_px=20, blurred=0):
+        def detect(canvas):
             rows, columns = np.nonzero((canvas[0] == 255).all(axis=0))
             candidates = np.zeros((1, DETECTOR.max_candidates, 6), np.float32)
             if len(rows) and np.ptp(columns) >= least_px:
@@ -106,7 +103,7 @@ def test_small_plates_of_a_large_photo_are_found_where_it_is_looked_at_in_tiles(
                 candidates[0, 0] = (*low, *high, 0.9, 0)
             return candidates
 
-        def recognize_and_count(plates: Array) -> Array:
+        def recognize_and_count(plates):
             batches.append(len(plates))
             text = BLUR if len(batches) <= blurred else HOME
             return recognizer_of(text)(plates)
@@ -134,7 +131,7 @@ def test_small_plates_of_a_large_photo_are_found_where_it_is_looked_at_in_tiles(
 
 
 def test_where_nothing_can_be_read_plates_are_looked_for_in_a_smaller_photo():
-    def read(*rows: list[float], near: float, text: str | Array = HOME, still: bool = True):  # type: ignore[no-untyped-def]
+    def read(*rows, near, text=HOME, still=True):
         # The photo in the middle of the canvas, a third of its size.
         detect = detector_of(*rows, near=([288.0, 165, 388, 195, near, 0],))
         config = replace(BOLD, still=still)
@@ -201,7 +198,7 @@ def test_lines_are_what_is_read_and_may_be_mixed_in_one_photo():
     assert [p.reading.candidates[0][0] for p in plates] == ["A123A123", "A123", "A123A123"]
 
 
-def recognize_rows(plates: Array) -> Array:
+def recognize_rows(plates):
     """Reads a row's brightness: the upper half of the photo is black, the lower white."""
     texts = {True: "BC77", False: "A123"}
     bright = (plates.mean(axis=(1, 2, 3)) > 0).tolist()
@@ -233,7 +230,7 @@ def test_a_plate_of_two_lines_is_read_row_by_row(detected_as_two):
     ids=["North America's", "too long for words", "a row of two", "learnt as it is", "Brazil's"],
 )
 def test_low_characters_are_read_without_the_words_around_them(half_height, low, config, text):
-    def recognize_white(plates: Array) -> Array:
+    def recognize_white(plates):
         white = plates.min(axis=(1, 2, 3)) > 0.9
         return np.stack([log_probs_of(low if one else "") for one in white])
 
@@ -252,7 +249,7 @@ def test_a_plate_that_its_box_cut_is_cropped_again():
     photo[200:220, 300:500] = 0
     batches = []
 
-    def rectify_by_ink(crops: Array) -> tuple[Array, Array]:
+    def rectify_by_ink(crops):
         batches.append(len(crops))
         ink = (crops[:, 0, RECTIFIER.crop_hw[0] // 2] < 0).mean(axis=1)
         rectified, theta = rectify(crops)
@@ -265,7 +262,7 @@ def test_a_plate_that_its_box_cut_is_cropped_again():
     assert [cut.quad[0][0], cut.quad[1][0]] == pytest.approx([300, 500], abs=5)
 
 
-def doubt(share: float) -> Array:
+def doubt(share):
     return log_probs_of(HOME, {3: {"0": share, "9": 1 - share}})
 
 
@@ -281,9 +278,9 @@ def doubt(share: float) -> Array:
     ids=["in doubt", "once", "sure", "no text", "hopeless"],
 )
 def test_a_plate_in_doubt_is_read_from_shifted_crops_too(first, still, text, batches):
-    seen: list[Array] = []
+    seen = []
 
-    def recognize_again(plates: Array) -> Array:
+    def recognize_again(plates):
         seen.append(plates)
         answer = first if len(seen) == 1 else doubt(0.1)
         return np.stack([answer] * len(plates))

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,10 +21,10 @@ from plate_models.training.crop_cache import batch_of
 from plate_models.training.recognizer import Reader, text_loss, to_input
 from plate_models.training.synthetic import kinds
 from plate_models.training.synthetic.crops import CropStyle, render_crop
-from plate_models.training.synthetic.kinds import PlateKind, kinds_of, sample_text
+from plate_models.training.synthetic.kinds import kinds_of, sample_text
 from plate_models.training.synthetic.photo import PhotoStyle
 from plate_models.training.synthetic.plates import PlateStyle
-from plate_models.training.synthetic.scenes import Patch, paint_plate
+from plate_models.training.synthetic.scenes import paint_plate
 
 COUNTRIES = Path(__file__).resolve().parent / "countries"
 COUNTRY = countries.read_country(COUNTRIES / "xx.toml")[1]
@@ -44,7 +43,7 @@ EASY = CropStyle(
 )
 
 
-def train() -> Reader:
+def train():
     """Teach our released recognizer another alphabet, in a few seconds."""
     torch.manual_seed(0)
     reader = Reader()
@@ -110,7 +109,7 @@ def test_photos_are_read_from_the_box_to_the_answer(modules, kind):
         rng = np.random.default_rng(100 + seed)
         patch = paint_plate(photo, np.float32([300, 200, 480, 250]), rng, kind)
 
-        def detect(canvases: torch.Tensor, patch: Patch = patch) -> torch.Tensor:
+        def detect(canvases, patch=patch):
             candidates = torch.zeros(1, DETECTOR.max_candidates, 6)
             hull = *patch.quad.min(axis=0), *patch.quad.max(axis=0)
             if not (canvases[0, :, 0] == DETECTOR.pad_value).all():  # else the photo is smaller
@@ -157,7 +156,7 @@ region = { centres = [1, 2, 3, 4, 5, 6, 7], foot = 9 }
 """
 
 
-def kinds_in(folder: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, PlateKind]:
+def kinds_in(folder, source, monkeypatch):
     (folder / "yy.toml").write_text(source, encoding="utf-8")
     monkeypatch.setattr(countries, "COUNTRIES", folder)
     return kinds_of.__wrapped__("yy")

@@ -1,7 +1,6 @@
 """The published contract of plate_recognition, held by a real Triton."""
 
 import shutil
-from typing import Any
 
 import cv2
 import numpy as np
@@ -39,9 +38,7 @@ def protocol(request, triton):
             yield triton_http, client
 
 
-def infer(
-    protocol: tuple[Any, Any], name: str, array: np.ndarray, *wanted: str, **parameters: str
-) -> Any:
+def infer(protocol, name, array, *wanted, **parameters):
     module, client = protocol
     tensor = module.InferInput(name, list(array.shape), np_to_triton_dtype(array.dtype))
     tensor.set_data_from_numpy(array)
@@ -49,7 +46,7 @@ def infer(
     return client.infer(MODEL, [tensor], outputs=outputs, parameters=parameters)
 
 
-def decoded(texts: np.ndarray) -> list[str]:
+def decoded(texts):
     """The texts that are readable, sorted."""
     return sorted(text.decode() for text in texts.flat if text)
 

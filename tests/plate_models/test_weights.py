@@ -2,40 +2,27 @@
 
 import json
 import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from plate_models import release, weights
+from plate_models import release, spec, weights
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5
-from plate_models.spec import (
-    DEFAULTS,
-    RECOGNIZER,
-    DetectorSpec,
-    RecognizerSpec,
-    RectifierSpec,
-    SpecError,
-    Specs,
-    spec_from_json,
-    spec_to_json,
-)
 
-State = dict[str, torch.Tensor]
 # Nothing in them is Russian, or as in spec.py.
-OTHERS = Specs(
-    DetectorSpec(
+OTHERS = spec.Specs(
+    spec.DetectorSpec(
         classes=("plate",),
         anchors_wh=tuple(((8.0 * k, 4.0 * k), (16.0 * k, 6.0 * k)) for k in (1, 2, 4)),
         width_multiple=0.125,
     ),
-    RectifierSpec(crop_hw=(48, 128), crop_margin_hw=(0.4, 0.2), rectified_hw=(24, 110), mean=100.0),
-    RecognizerSpec(alphabet="ÄÖÜ0123456789", countries=("ru",), steps=28),
+    spec.RectifierSpec(
+        crop_hw=(48, 128), crop_margin_hw=(0.4, 0.2), rectified_hw=(24, 110), mean=100.0
+    ),
+    spec.RecognizerSpec(alphabet="ÄÖÜ0123456789", countries=("ru",), steps=28),
 )
 
 
@@ -85,13 +72,7 @@ def others(tmp_path_factory):
     return folder
 
 
-def changed(
-    source: Path,
-    folder: Path,
-    name: str,
-    contract: Callable[[dict[str, Any]], object] = lambda _: None,
-    state: Callable[[State], object] = lambda _: None,
-) -> Path:
+def changed(source, folder, name, contract=lambda _: None, state=lambda _: None):
     """A copy of the folder in which one file was changed, and the manifest with it."""
     shutil.copytree(source, folder)
     path = folder / f"{name}.safetensors"
@@ -105,7 +86,7 @@ def changed(
 
 def test_weights_are_built_for_what_they_say(others):
     released = weights.load_modules().specs.recognizer
-    assert released == RECOGNIZER
+    assert released == spec.RECOGNIZER
     assert (others / "recognizer.safetensors").stat().st_mode & 0o777 == 0o644
     modules = weights.load_modules(others)
     assert modules.specs == OTHERS
@@ -117,11 +98,11 @@ def test_weights_are_built_for_what_they_say(others):
 
 
 def test_contracts_of_the_first_release_and_half_precision_are_read(others, tmp_path):
-    def as_first_released(contract: dict[str, Any]) -> None:
+    def as_first_released(contract):
         for field in ("two_line_margin_hw", "row_spans", "countries", "activation"):
             contract.pop(field, None)
 
-    def halve(state: State) -> None:
+    def halve(state):
         state.update({key: value.half() for key, value in state.items()})
 
     folder = changed(others, tmp_path / "silu", "detector", as_first_released)
@@ -132,15 +113,15 @@ def test_contracts_of_the_first_release_and_half_precision_are_read(others, tmp_
     assert all(value.dtype == torch.float32 for value in modules.recognize.parameters())
 
 
-def nan_in(key: str, value: float = float("nan")) -> Callable[[State], object]:
+def nan_in(key, value=float("nan")):
     return lambda state: state[key].view(-1)[:1].fill_(value)
 
 
-def dropped(key: str) -> Callable[[dict[str, Any]], object]:
+def dropped(key):
     return lambda values: values.pop(key)
 
 
-def put(key: str, value: object) -> Callable[[dict[str, Any]], object]:
+def put(key, value):
     return lambda values: values.__setitem__(key, value)
 
 
@@ -161,11 +142,7 @@ CONTRACTS = [
     ("detector", put("width_multiple", 0.25), r"model\.0\.conv\.weight: expected \(16, "),
     ("detector", put("anchors_wh", [[[9, 9]] * 2] * 3), r"model\.24\.anchors: .*as in the"),
     ("detector", put("strides", [4, 8, 16]), r"strides\[0\]: expected 8, found 4"),
-    (
-        "detector",
-        put("canvases_hw", [[448, 770]]),
-        r"canvases_hw\[0\]\[1\]: .*multiple of 32, found 770",
-    ),
+    ("detector", put("canvases_hw", [[448, 770]]), r"canvases_hw\[0\]\[1\]: .*multiple of 32"),
     ("detector", put("canvases_hw", [[64, 64]]), "max_candidates: expected"),
 ]
 TENSORS = [
@@ -181,20 +158,18 @@ TENSORS = [
     ("part", "name", "change", "message"),
     [*(("contract", *row) for row in CONTRACTS), *(("state", *row) for row in TENSORS)],
 )
-def test_contracts_that_lie_and_tensors_that_can_not_be_right(
-    others, tmp_path, part, name, change, message
-):
+def test_contracts_and_tensors_that_lie_are_refused(others, tmp_path, part, name, change, message):
     folder = changed(others, tmp_path / "w", name, **{part: change})
     with pytest.raises(release.WeightsError, match=rf"{name}\.safetensors.*{message}"):
         weights.load_modules(folder)
 
 
 def test_specs_survive_json():
-    assert spec_from_json(Specs, {}, "specs") == DEFAULTS
+    assert spec.spec_from_json(spec.Specs, {}, "specs") == spec.DEFAULTS
     for values, countries in (({"country": "cz"}, ("cz",)), ({}, ("ru",))):  # of older weights
-        assert spec_from_json(RecognizerSpec, values, "spec").countries == countries
-    older = spec_from_json(Specs, {"recognizer": {"country": "cz"}}, "specs")
-    assert older.recognizer.countries == ("cz",)
-    assert spec_from_json(Specs, json.loads(json.dumps(spec_to_json(OTHERS))), "specs") == OTHERS
-    with pytest.raises(SpecError, match=r"specs\.detector\.strides\[2\]: "):
-        spec_from_json(Specs, {"detector": {"strides": [8, 16]}}, "specs")
+        older = spec.spec_from_json(spec.Specs, {"recognizer": values}, "specs")
+        assert older.recognizer.countries == countries
+    written = json.dumps(spec.spec_to_json(OTHERS))
+    assert spec.spec_from_json(spec.Specs, json.loads(written), "specs") == OTHERS
+    with pytest.raises(spec.SpecError, match=r"specs\.detector\.strides\[2\]: "):
+        spec.spec_from_json(spec.Specs, {"detector": {"strides": [8, 16]}}, "specs")

@@ -11,10 +11,9 @@ from PIL import Image
 
 from plate_models.engines.nets import Nets, load_nets
 from plate_models.images import decode
-from plate_models.pipeline import Plate
 from plate_models.training.benchmark import passes, plates
-from plate_models.training.benchmark.passes import FILM_KINDS, Film, render_film
-from plate_models.training.benchmark.photos import BENCHMARK_KINDS, BenchmarkPhoto, render_photo
+from plate_models.training.benchmark.passes import FILM_KINDS, render_film
+from plate_models.training.benchmark.photos import BENCHMARK_KINDS, render_photo
 from plate_models.training.evaluation import sets
 from plate_models.training.evaluation.scoreboard import Scoreboard
 from plate_models.training.synthetic.kinds import CAR, KINDS
@@ -23,13 +22,13 @@ from plates.cli import main as cli
 
 
 @pytest.fixture(scope="module")
-def photos() -> list[BenchmarkPhoto]:
+def photos():
     """Eight photos of cars, two of each other kind."""
     kinds = [(kind, n) for kind in BENCHMARK_KINDS for n in range(8 if kind == CAR else 2)]
     return [render_photo(*one) for one in kinds]
 
 
-def test_photos_follow_from_their_names(photos: list[BenchmarkPhoto]) -> None:
+def test_photos_follow_from_their_names(photos):
     assert len({photo.file for photo in photos}) == len(photos)
     by_name = {photo.name: photo for photo in photos}
     wanted = [("ru.car", 1, ""), ("de.car", 0, ""), ("ru.taxi", 0, "night"), ("by.car", 0, "codec")]
@@ -45,7 +44,7 @@ def test_photos_follow_from_their_names(photos: list[BenchmarkPhoto]) -> None:
             render_photo(kind, 0, variant=variant)
 
 
-def test_a_clip_is_of_one_plate_that_comes_near() -> None:
+def test_a_clip_is_of_one_plate_that_comes_near():
     frames = list(sets.video(1, 0))
     assert {frame.row for frame in frames} == {"rendered video, Russian"}
     assert len({frame.plates[0].text for frame in frames}) == 1
@@ -54,7 +53,7 @@ def test_a_clip_is_of_one_plate_that_comes_near() -> None:
     assert len({frame.load().tobytes() for frame in frames}) == len(frames) > 4
 
 
-def test_labels_are_of_the_texts_and_sizes_promised(photos: list[BenchmarkPhoto]) -> None:
+def test_labels_are_of_the_texts_and_sizes_promised(photos):
     assert {"de.car", "br.car.old", "cz.car.square"} < {photo.plate.kind for photo in photos}
     for photo in photos:
         plate = photo.plate
@@ -66,7 +65,7 @@ def test_labels_are_of_the_texts_and_sizes_promised(photos: list[BenchmarkPhoto]
         assert (30 if plate.lines == 2 else 55) <= x1 - x0 <= 420
 
 
-def test_typefaces_have_what_stands_on_plates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_typefaces_have_what_stands_on_plates(monkeypatch):
     printed = set()
     monkeypatch.setattr(plates, "_stamp", lambda _, row, font, *__: printed.add((row, font)))
     for seed, kind in itertools.product(range(20), plates.FOREIGN):
@@ -80,13 +79,13 @@ NAMES = {"found, IoU 0.5", "no wrong text", "format", "lines", "read right, end 
 ENDS = ("", ", grey", ", red alone", ", night", ", codec")
 
 
-def test_each_fault_shows_in_its_column(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_fault_shows_in_its_column(monkeypatch):
     nets = load_nets()
     photo = next(p for p in sets.rendered(1, 0) if p.row == "rendered ru.motorcycle")
     (label,) = photo.plates
     (read,) = nets.read(photo.open()[0])
 
-    def score(plate: Plate) -> tuple[float | None, set[str]]:
+    def score(plate):
         monkeypatch.setattr(Nets, "read", lambda *_: [plate])
         board = Scoreboard(complete=True)
         board.add(photo, nets)
@@ -117,31 +116,35 @@ def test_eval_scores_the_benchmark_without_any_data(tmp_path, monkeypatch, capsy
     assert len(rows["rendered video, Russian"]["plates"]) > 4
 
 
-# Films
-
-
 @pytest.fixture(scope="module")
-def films() -> dict[str, Film]:
+def films():
     """One of each kind, without its pictures: what is in them takes no time to say."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passes, "encode", lambda *_, **__: [])
         return {kind: render_film(kind, 3) for kind in FILM_KINDS}
 
 
-def times_of(film: Film, number: int) -> list[float]:
+def times_of(film, number):
     """When a pass is listed."""
     listed = [number in dict(truths) for truths in film.truths]
     return np.array(film.times_s)[listed].tolist()
 
 
-def test_films_follow_from_their_names(films: dict[str, Film]) -> None:
+def test_films_follow_from_their_names_and_plates_are_where_the_truth_says(films):
     film = render_film("glimpse", 3)
     assert render_film("glimpse", 3) == film
     assert (film.truths, film.times_s) == (films["glimpse"].truths, films["glimpse"].times_s)
     assert render_film("glimpse", 4).packets != film.packets
+    empty, *pictures = (picture.astype(int) for picture in film.frames())
+    assert len(pictures) == len(film.truths) - 1
+    for picture, truths in zip(pictures, film.truths[1:], strict=True):
+        change = np.abs(picture - empty).mean(axis=2)
+        for _, plate in truths:
+            x0, y0, x1, y1 = np.rint(plate.box).astype(int)
+            assert change[y0:y1, x0:x1].mean() > 5 * np.median(change)
 
 
-def test_vehicles_enter_and_leave(films: dict[str, Film]) -> None:
+def test_vehicles_enter_and_leave(films):
     for film in films.values():
         assert not film.truths[0] and not film.truths[-1], film.name
         assert len(film.times_s) == len(film.truths) and np.diff(film.times_s).min() > 0.039
@@ -151,7 +154,7 @@ def test_vehicles_enter_and_leave(films: dict[str, Film]) -> None:
             assert len({plate.text for plate in plates}) == 1
 
 
-def test_each_kind_shows_what_it_says(films: dict[str, Film]) -> None:
+def test_each_kind_shows_what_it_says(films):
     widths = {
         kind: [p.box[2] - p.box[0] for truths in films[kind].truths for _, p in truths if p.legible]
         for kind in ("approaching", "leaving")
@@ -166,14 +169,3 @@ def test_each_kind_shows_what_it_says(films: dict[str, Film]) -> None:
     assert sum(a == b for a, b in itertools.pairwise(boxes)) >= 15
     one, other = ({dict(t)[n].text for t in films["alike"].truths if n in dict(t)} for n in (0, 1))
     assert sum(a != b for a, b in zip(one.pop(), other.pop(), strict=True)) in (1, 2)
-
-
-def test_plates_are_where_the_truth_says() -> None:
-    film = render_film("glimpse", 3)
-    empty, *pictures = (picture.astype(int) for picture in film.frames())
-    assert len(pictures) == len(film.truths) - 1
-    for picture, truths in zip(pictures, film.truths[1:], strict=True):
-        change = np.abs(picture - empty).mean(axis=2)
-        for _, plate in truths:
-            x0, y0, x1, y1 = np.rint(plate.box).astype(int)
-            assert change[y0:y1, x0:x1].mean() > 5 * np.median(change)

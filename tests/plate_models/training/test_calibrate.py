@@ -25,7 +25,7 @@ from plate_models.weights import load_modules
 from plates.cli import main as cli
 
 
-def test_crops_are_of_legible_size_and_read_as_served() -> None:
+def test_crops_are_of_legible_size_and_read_as_served():
     modules = load_modules(calibrated=False)
     crops, widths = zip(
         *(render_known(np.random.default_rng(seed), "ru.car") for seed in range(12)), strict=True
@@ -66,12 +66,12 @@ def test_calibrates_weights_that_have_another_ones_calibration(tmp_path, capsys)
     assert not {*measured.text.dropna()} & {*fit.text.dropna()}
 
 
-def readings_of(scores: list[float], right: list[bool]) -> pd.DataFrame:
+def readings_of(scores, right):
     rows = {"raw": np.array(scores, float), "right": np.array(right, bool)}
     return pd.DataFrame(rows).assign(eligible=True, home=True)
 
 
-def test_isotonic_finds_what_came_true_and_claims_no_more_than_it_has_seen() -> None:
+def test_isotonic_finds_what_came_true_and_claims_no_more_than_it_has_seen():
     rng = np.random.default_rng(1)
     truth = rng.uniform(0.05, 0.95, 20_000)
     raw = truth**8
@@ -89,7 +89,7 @@ def test_isotonic_finds_what_came_true_and_claims_no_more_than_it_has_seen() -> 
     assert isotonic(raw, np.arange(229) != 1).knots[-1][0] == LOGIT_LIMIT
 
 
-def test_threshold_of_what_is_readable() -> None:
+def test_threshold_of_what_is_readable():
     scores, mostly = [0.4, 0.6, 0.7, 0.8, 0.9], [True, True, False, True, True]
     for given, right, most_wrong, threshold in (
         (scores, mostly, 0.0, 0.8),
@@ -111,7 +111,7 @@ def test_threshold_of_what_is_readable() -> None:
         assert (found.readable_from, found.elsewhere_readable_from) == (0.6, threshold)
 
 
-def test_quality_by_hand() -> None:
+def test_quality_by_hand():
     readings = readings_of([0.9, 0.6, 0.9, 0.6], [True, False, True, True])
     found = describe(readings, UNCALIBRATED)
     assert (found["crops"], found["right"]) == (4, 0.75)

@@ -4,7 +4,6 @@ import os
 import pickle
 import random
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,6 @@ from torch import nn
 from plate_models.training.checkpoints import CheckpointError, read_state, within_limits
 from plates.cli import main as cli
 
-Make = Callable[[Path], object]
 EXECUTED = "executed"  # the file that hostile pickles make, if they are run
 TOUCH, WRITE = f"touch {EXECUTED}", f"open({EXECUTED!r}, 'w').close()"
 
@@ -23,22 +21,22 @@ TOUCH, WRITE = f"touch {EXECUTED}", f"open({EXECUTED!r}, 'w').close()"
 class Calls:
     """Pickles as a call of a function, which may be fetched by another call."""
 
-    def __init__(self, function: Callable[..., object], *arguments: object) -> None:
+    def __init__(self, function, *arguments):
         self.call = (function, arguments)
 
-    def __call__(self) -> None:
+    def __call__(self):
         """Only what is callable is pickled as a function."""
 
-    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+    def __reduce__(self):
         return self.call
 
 
-def archived(data: object, **others: bytes) -> Make:
+def archived(data, **others):
     """A zip archive as torch writes it, around a pickle or what is to be pickled."""
     content = data if isinstance(data, bytes) else pickle.dumps(data, 2)
     entries = {"data.pkl": content, "version": b"3\n", **others}
 
-    def make(path: Path) -> None:
+    def make(path):
         with zipfile.ZipFile(path, "w") as file:
             for name in entries:
                 file.writestr(f"archive/{name}", entries[name])
@@ -46,8 +44,8 @@ def archived(data: object, **others: bytes) -> Make:
     return make
 
 
-def saved(value: object, change: Callable[[bytes], bytes] = bytes) -> Make:
-    def make(path: Path) -> None:
+def saved(value, change=bytes):
+    def make(path):
         torch.save(value, path)
         path.write_bytes(change(path.read_bytes()))
 
@@ -74,7 +72,7 @@ GRANDCHILD_OF_ITSELF = nn.Sequential(nn.Sequential())
 GRANDCHILD_OF_ITSELF[0].append(GRANDCHILD_OF_ITSELF)
 OFTEN = {f"w{k}": view for k, view in enumerate(torch.ones(10_000).expand(50, 10_000))}
 SEEN = torch.tensor(list(b"????"), dtype=torch.uint8)  # four bytes that are found in the file
-REFUSED: dict[str, tuple[Make, str]] = {
+REFUSED = {
     **{name: (archived(data), message) for name, (data, message) in HOSTILE.items()},
     "planted": (archived(PLANTED), "calls subprocess.run"),
     # Would take time or memory without end, or are broken.
@@ -136,7 +134,7 @@ def test_tensors_come_contiguous_and_floats_as_float32(tmp_path):
         assert found[key].dtype == (torch.int64 if key == "integers" else torch.float32)
 
 
-def checkpoint(path: Path) -> nn.Module:
+def checkpoint(path):
     """A module inside whatever else trainings keep."""
     torch.manual_seed(0)
     inner = nn.Sequential(nn.Linear(3, 2, bias=False), nn.PReLU(), nn.BatchNorm1d(2))

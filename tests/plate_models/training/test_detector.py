@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -29,7 +28,7 @@ from plate_models.training.labels import validation_names
 NOTHING, BOX = torch.zeros(0, 5), torch.tensor([[0.0, 40.0, 50.0, 90.0, 66.0]])
 
 
-def descend(wanted: Targets) -> tuple[list[torch.Tensor], torch.Tensor]:
+def descend(wanted):
     """The raw heads that the loss is least for, and their boxes; of 128 by 128 pixels."""
     torch.set_num_threads(1)
     detect = YOLOv5().head
@@ -45,7 +44,7 @@ def descend(wanted: Targets) -> tuple[list[torch.Tensor], torch.Tensor]:
 
 
 @pytest.mark.parametrize("lines", [0, 1, 2])
-def test_the_loss_is_least_for_the_plate_and_its_lines(lines: int) -> None:
+def test_the_loss_is_least_for_the_plate_and_its_lines(lines):
     heads, boxes = descend(Targets(BOX, NOTHING, torch.tensor([lines])))
     raw = flatten_heads(heads)[0]
     sure = raw[:, 4] > 1
@@ -55,7 +54,7 @@ def test_the_loss_is_least_for_the_plate_and_its_lines(lines: int) -> None:
     assert (classes.argmax(dim=1) == lines - 1).all() if lines else not classes.any()
 
 
-def test_unclear_places_are_not_judged() -> None:
+def test_unclear_places_are_not_judged():
     fine = descend(Targets(NOTHING, BOX, torch.zeros(0, dtype=torch.int64)))[0][0][0, ..., 4]
     assert not fine[:, 6:9, 5:12].any()
     assert (fine < 0).sum() == fine.numel() - 3 * 3 * 7
@@ -64,7 +63,7 @@ def test_unclear_places_are_not_judged() -> None:
 SMALL = WindowSettings(128, ((1, 1.0),), ((30.0, 90.0),), background=0.0, clutter=(0.0, 0.0))
 
 
-def photo_with_plate(seed: int = 0, size_wh: tuple[int, int] = (240, 180)) -> TrainingPhoto:
+def photo_with_plate(seed=0, size_wh=(240, 180)):
     """A dark photo with one bright plate."""
     rng = np.random.default_rng(seed)
     image = rng.integers(20, 60, (size_wh[1], size_wh[0], 3)).astype(np.uint8)
@@ -77,7 +76,7 @@ def photo_with_plate(seed: int = 0, size_wh: tuple[int, int] = (240, 180)) -> Tr
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path):
     """A data folder in the layout of the real one."""
     (tmp_path / "world_photos" / "images").mkdir(parents=True)
     (tmp_path / "no_plates").mkdir()
@@ -91,9 +90,6 @@ def data(tmp_path: Path) -> Path:
         grey = np.full((100, 120, 3), 30 * seed, np.uint8)
         cv2.imwrite(str(tmp_path / "no_plates" / f"{seed * 37}.jpg"), grey)
     return tmp_path
-
-
-# Windows
 
 
 @pytest.mark.parametrize(("cells", "turned"), [(1, False), (2, False), (1, True)])
@@ -138,9 +134,6 @@ def test_what_a_person_saw_is_aimed_at_or_left_alone(monkeypatch):
     shown = [(w.image, box.astype(int)) for w in windows for box in w.unclear]
     assert len(shown) > 9
     assert all(image[y0:y1, x0:x1].max() > 200 for image, (x0, y0, x1, y1) in shown)
-
-
-# Steps
 
 
 def test_training_learns_and_a_resumed_run_goes_on(monkeypatch, tmp_path):

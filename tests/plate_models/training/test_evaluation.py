@@ -4,7 +4,6 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from support import SAMPLES, labelled_set
 
 from plate_models.detection import box_iou_xyxy
-from plate_models.engines.nets import Nets, load_nets
+from plate_models.engines.nets import load_nets
 from plate_models.pipeline import Plate
 from plate_models.recognition.decoding import Reading
 from plate_models.training.evaluation import sets
@@ -32,14 +31,12 @@ from plate_models.training.labels import LabelledPlate
 BOX = (10.0, 20.0, 110.0, 45.0)
 
 
-def answer(text: str, guess: str = "", iou: float = 0.9, photo: str = "a.jpg") -> Answer:
+def answer(text, guess="", iou=0.9, photo="a.jpg"):
     """An answer; one that is held back has a guess and no text."""
     return Answer(photo, BOX, text, guess or text, 0.9, "ru.car", 1, 0.8, iou)
 
 
-def plate(
-    text: str, label: str, *answers: Answer, width: float = 100, light: str = "day", **about: Any
-) -> PlateResult:
+def plate(text, label, *answers, width=100, light="day", **about):
     """A labelled plate, what is read in its label, and the answers on it."""
     known = {"photo": "a.jpg", "legible": True} | about
     label_of = LabelledPlate((10.0, 20.0, 10.0 + width, 45.0), text, known["legible"], light)
@@ -68,12 +65,12 @@ WRONG = "A111AA71"
         (plate("", WRONG, legible=False), "not found"),
     ],
 )
-def test_why_a_plate_failed(result: PlateResult, failure: str) -> None:
+def test_why_a_plate_failed(result, failure):
     assert result.failure == failure
     assert len(Scoreboard(plates=[result]).failure_lines()) == 1 + bool(failure)
 
 
-def board() -> Scoreboard:
+def board():
     return Scoreboard(
         photos=3,
         plates=[
@@ -86,7 +83,7 @@ def board() -> Scoreboard:
     )
 
 
-def test_scoreboard_counts_each_thing_once() -> None:
+def test_scoreboard_counts_each_thing_once():
     counts = {count.name: (count.hits, count.total) for count in board().counts()}
     assert list(counts.values())[:6] == [(3, 4), (2, 4), (2, 3), (1, 3), (1, 3), (2, 3)]
     assert "precision" not in counts
@@ -106,7 +103,7 @@ def test_scoreboard_counts_each_thing_once() -> None:
     assert bad.verdicts[READ] and [one.text for one in bad.wrong_texts] == [WRONG]
 
 
-def test_the_table_has_a_row_for_each_set() -> None:
+def test_the_table_has_a_row_for_each_set():
     rows = {"a": board(), "b": replace(board(), complete=True), "c": Scoreboard(photos=4)}
     detector, reader = "\n".join(table(rows)).split("End to end")
     assert [line.split()[0] for line in detector.splitlines()[3:6]] == ["a", "b", "c"]
@@ -119,14 +116,14 @@ def test_the_table_has_a_row_for_each_set() -> None:
     assert Scoreboard().counts()[0].to_dict()["rate"] is None
 
 
-def test_o_counts_as_0_only_where_labels_mix_them_up() -> None:
+def test_o_counts_as_0_only_where_labels_mix_them_up():
     mixed = plate("O002EX71", "0002EX71", answer("0OO2EX71"))
     assert not mixed.verdicts[READ] and mixed.wrong_texts
     mixed = replace(mixed, o_is_0=True)
     assert mixed.verdicts[READ] and not mixed.wrong_texts and mixed.failure == ""
 
 
-def kept(path: Path, *plates: PlateResult, elsewhere: tuple[Answer, ...] = ()) -> Path:
+def kept(path, *plates, elsewhere=()):
     """A report as `plates eval --json` keeps it."""
     head = {"weights": "sha256:12", "date": "2026-11-21", "engine": "served", "device": "cpu"}
     row = Scoreboard(photos=1, plates=[*plates], elsewhere=[*elsewhere]).to_dict()
@@ -134,7 +131,7 @@ def kept(path: Path, *plates: PlateResult, elsewhere: tuple[Answer, ...] = ()) -
     return path
 
 
-def test_comparison_lists_wins_and_losses_of_each_metric(tmp_path: Path) -> None:
+def test_comparison_lists_wins_and_losses_of_each_metric(tmp_path):
     before = [
         plate(RIGHT, WRONG, answer(WRONG), photo="0.jpg"),
         plate("B222BB77", "", answer("B222BB77"), photo="1.jpg"),
@@ -169,7 +166,7 @@ def test_comparison_lists_wins_and_losses_of_each_metric(tmp_path: Path) -> None
     assert compare(first, {**second, "rows": {}}) == []
 
 
-def test_recipes_move_labels_with_what_they_show() -> None:
+def test_recipes_move_labels_with_what_they_show():
     image = np.zeros((120, 201, 3), np.uint8)
     image[40:60, 50:110] = (200, 150, 100)
     for name, recipe in RECIPES.items():
@@ -187,11 +184,11 @@ SCENES = ("green_car.jpg", "two_at_night.jpg")
 
 
 @pytest.fixture(scope="module")
-def nets() -> Nets:
+def nets():
     return load_nets()
 
 
-def test_a_plate_that_is_turned_straight_counts_as_found(tmp_path: Path) -> None:
+def test_a_plate_that_is_turned_straight_counts_as_found(tmp_path):
     straight = (300.0, 400.0, 820.0, 512.0)
     labelled_set(tmp_path, "blue_car.jpg")
     turned = [photo for photo in sets.worse(tmp_path) if "turned" in photo.row]
@@ -203,7 +200,7 @@ def test_a_plate_that_is_turned_straight_counts_as_found(tmp_path: Path) -> None
         assert box_iou_xyxy([move_box(label, view)], [straight]).item() >= photo.least_iou
 
 
-def test_each_found_plate_answers_for_one_label() -> None:
+def test_each_found_plate_answers_for_one_label():
     assert match([], []) == ([], []) and match([(0, 0, 9, 9)], []) == ([[]], [])
     reading, crop = Reading("", 0.0, False, "unknown", (), ()), np.zeros((48, 188, 3), np.uint8)
     loose, tight, far = (
@@ -217,7 +214,7 @@ def test_each_found_plate_answers_for_one_label() -> None:
     assert elsewhere == [far]
 
 
-def test_sets_say_what_their_labels_know(monkeypatch, tmp_path: Path, nets: Nets) -> None:
+def test_sets_say_what_their_labels_know(monkeypatch, tmp_path, nets):
     data = labelled_set(tmp_path / "ru_photos", "two_at_night.jpg")
     labels = data / "plates.csv"
     labels.write_text("\n".join(labels.read_text().splitlines()[:-1]))
@@ -260,7 +257,7 @@ def test_sets_say_what_their_labels_know(monkeypatch, tmp_path: Path, nets: Nets
 
 
 @pytest.mark.skipif(not os.environ.get("PLATES_DATA"), reason="PLATES_DATA names no real photos")
-def test_released_weights_reach_the_floors_on_real_photos(nets: Nets) -> None:
+def test_released_weights_reach_the_floors_on_real_photos(nets):
     data = Path(os.environ["PLATES_DATA"])
     boards = score((*sets.russian(data), *sets.without_plates(data)), nets)
     found, _, read_in_box, read, *_ = boards["ru_photos"].counts()

@@ -1,7 +1,5 @@
 """Labelled photos: tables, boxes of turned photos, and the splits."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -18,13 +16,13 @@ from plate_models.training.labels import (
 HEAD = "image,x0,y0,x1,y1,text,lines"
 
 
-def write_labels(folder: Path, row: str, head: str = HEAD) -> None:
+def write_labels(folder, row, head=HEAD):
     (folder / "images").mkdir(exist_ok=True)
     (folder / "plates.csv").write_text(f"{head}\n{row}\n")
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_boxes_are_turned_as_their_photo_is(tmp_path: Path, orientation: int) -> None:
+def test_boxes_are_turned_as_their_photo_is(tmp_path, orientation):
     """Boxes are of the image as stored; what is decoded, trained on and scored is upright."""
     pixels = np.zeros((60, 100, 3), np.uint8)
     pixels[10:30, 15:80] = 255

@@ -8,13 +8,11 @@ import zlib
 from collections import Counter
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from safetensors import safe_open
 from support import ROOT, is_alive, labelled_set, wait_until
 
@@ -28,7 +26,7 @@ from plate_models.training.synthetic.crops import render_crop
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> RecognizerTraining:
+def config(tmp_path):
     return RecognizerTraining(
         folder=tmp_path / "run",
         cache=tmp_path / "crops",
@@ -39,11 +37,11 @@ def config(tmp_path: Path) -> RecognizerTraining:
     )
 
 
-def text_of(labels: NDArray[np.int64]) -> str:
+def text_of(labels):
     return "".join(RECOGNIZER.alphabet[i] for i in labels if i >= 0)
 
 
-def test_workers_end_with_their_parent() -> None:
+def test_workers_end_with_their_parent():
     code = (
         "import os, time; from plate_models.training.worker_pool import start_pool\n"
         "print(start_pool(1).submit(os.getpid).result(), flush=True); time.sleep(60)"
@@ -57,7 +55,7 @@ def test_workers_end_with_their_parent() -> None:
     wait_until(lambda: not is_alive(worker))
 
 
-def test_loss_falls_on_one_batch(config: RecognizerTraining) -> None:
+def test_loss_falls_on_one_batch(config):
     training, rng = Training(config), np.random.default_rng(1)
     batch = batch_of([render_crop(rng) for _ in range(16)])
     training.spent_s = 300  # Past the warm-up.
@@ -66,14 +64,14 @@ def test_loss_falls_on_one_batch(config: RecognizerTraining) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")  # Python 3.12
-def test_loaders_draw_what_the_training_itself_would(config: RecognizerTraining) -> None:
+def test_loaders_draw_what_the_training_itself_would(config):
     training = Training(config)
     both = [training.batches(lambda rng: int(rng.integers(1000)), 7, count) for count in (0, 2)]
     first, second = ([next(batches) for _ in range(9)] for batches in both)
     assert first == second and len(set(first)) > 6
 
 
-def test_corners_move_with_varied_crops() -> None:
+def test_corners_move_with_varied_crops():
     quad = np.array([(30, 15), (130, 20), (125, 50), (35, 45)], np.float32)
     plain = cv2.fillConvexPoly(np.zeros((64, 160, 3), np.uint8), quad.astype(int), (255,) * 3)
     batch = CropBatch(np.stack([plain] * 64), np.stack([quad] * 64), np.zeros((64, 2, 1), int))
