@@ -79,7 +79,10 @@ def loaded_by(statement):
 @pytest.mark.parametrize(
     ("statement", "unwanted"),
     [
-        ("import api.main", {"torch", "onnxruntime", "openvino", "cv2", "plate_models.pipeline"}),
+        (
+            "import api.main",
+            {"torch", "onnxruntime", "openvino", "matplotlib", "cv2", "plate_models.pipeline"},
+        ),
         ("import plates.cli.main", {"torch", "fastapi", "tritonclient", "cv2", "numpy"}),
         # What `--help` of any command needs.
         (
