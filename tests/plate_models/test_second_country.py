@@ -38,7 +38,7 @@ EASY = CropStyle(
     width_px=(110, 200),
     two_line_width_px=(80, 130),
     plate=PlateStyle(screw_shares=(0.5, 0), **CLEAN),
-    photo=PhotoStyle(dark_share=0, glare_share=0, motion_share=0, noise=(0.4, 3)),
+    photo=PhotoStyle(dark_share=0, shadow_share=0, glare_share=0, motion_share=0, noise=(0.4, 3)),
     **dict.fromkeys(("steep_share", "tilt_share", "infrared_share", "sloppy_share"), 0),
 )
 
