@@ -3,9 +3,9 @@
 Each process is killed (kill -9), and Triton is frozen (SIGSTOP) besides, while a few clients
 go on posting photos.
 
-Floors: clients get 200, 429 and 503 with Retry-After, and after a frozen Triton 504 by their
-deadline; only photos in flight in a killed gateway are lost; photos are read right again
-within 10 s; every process is there again; no memory in /dev/shm is left.
+Floors: clients get 200, 429 and 503 with Retry-After, and after a frozen Triton 504, at most 1 s
+after their deadline; only photos in flight in a killed gateway are lost; photos are read right
+again within 10 s; every process is there again; no memory in /dev/shm is left.
 """
 
 import argparse
@@ -26,6 +26,7 @@ from plates.cli import CommandError
 
 HEALED_WITHIN_S = 10.0
 DEADLINE_S = 5.0
+LATE_S = 1.0
 # By then even a slow machine has healed what it can heal.
 _PATIENCE_S = 120.0
 _QUIET_S, _POLL_S = 1.5, 0.05
@@ -50,10 +51,11 @@ def configure(_: argparse.ArgumentParser) -> None:
 def run(_: argparse.Namespace) -> Report:
     with service(None) as serving:
         rows = asyncio.run(measure(serving))
-    slowest_s = max(row["healed s"] for row in rows)
+    slowest_s, latest_s = (max(row[figure] for row in rows) for figure in ("healed s", "late s"))
     problems = (f"{row['fault']}: {what}" for row in rows for what in row["problems"])
     verdicts = [
         at_most("slowest to be healed", slowest_s, HEALED_WITHIN_S, " s"),
+        at_most("latest answer after its deadline", latest_s, LATE_S, " s"),
         none_of("other problems", problems),
     ]
     return Report({"faults": rows}, verdicts)
@@ -86,7 +88,8 @@ async def _break(fault: str, client: LoadClient, serving: Service) -> dict[str, 
 
     if not await _until(is_well):
         raise CommandError(f"the service did not read photos right within {_PATIENCE_S:g} s")
-    before, restarts = footprints(serving.pid), status().restarts
+    # In a thread: clients that stand still meanwhile would count it as waiting.
+    before, restarts = await asyncio.to_thread(footprints, serving.pid), status().restarts
     broken_s = client.now()
     victim = int(before.set_index("part")["pid"][FAULTS[fault]])
     os.kill(victim, signal.SIGSTOP if fault == FREEZE else signal.SIGKILL)
@@ -95,7 +98,8 @@ async def _break(fault: str, client: LoadClient, serving: Service) -> dict[str, 
     row = judge(fault, broken_s, [row for row in client.rows if row["ended_s"] >= broken_s])
     if not counted:
         row["problems"].append("not counted as a restart")
-    parts = [sorted(found["part"]) for found in (before, footprints(serving.pid))]
+    after = await asyncio.to_thread(footprints, serving.pid)
+    parts = [sorted(found["part"]) for found in (before, after)]
     if parts[0] != parts[1]:
         row["problems"].append(f"processes before: {parts[0]}, after: {parts[1]}")
     return row
@@ -119,16 +123,17 @@ def judge(fault: str, broken_s: float, rows: Rows) -> dict[str, Any]:
         "refusals without Retry-After": not all(row["retry_after"] for row in refused),
         "photos lost": counts[0] > (len(in_flight) if FAULTS[fault] == "gateway" else 0),
         "wrong readings": any(row["status"] == OK and not row["right"] for row in rows),
-        "late answers": any(r["ended_s"] - r["intended_s"] > DEADLINE_S + 1 for r in rows),
     }
     bad = [row["ended_s"] for row in rows if not row["right"] and row["status"] != 429]
     good = [row["ended_s"] for row in rows if row["right"] and row["intended_s"] >= broken_s]
     last_bad = max(bad, default=broken_s)
     # Until all goes well for good; infinite if that never happened.
     healed_s = min((end for end in good if end > last_bad), default=math.inf) - broken_s
+    longest_s = max((row["ended_s"] - row["intended_s"] for row in rows), default=0.0)
     return {
         "fault": fault,
         "healed s": round(healed_s, 1),
+        "late s": round(max(0.0, longest_s - DEADLINE_S), 1),
         **{str(status): counts[status] for status in (OK, 429, 503, 504)},
         "lost": counts[0],
         "problems": [what for what, came in found.items() if came],

@@ -112,10 +112,11 @@ def test_healed_is_when_everything_goes_well_for_good():
         row(13, 15),
     ]
     assert judge(YOLO, 10, rows) == {
-        **{"fault": "kill yolo", "healed s": 5.0, "lost": 0, "problems": []},
+        **{"fault": "kill yolo", "healed s": 5.0, "late s": 0.0, "lost": 0, "problems": []},
         **{"200": 2, "429": 1, "503": 2, "504": 0},
     }
     assert judge(YOLO, 10, [*WELL, row(11, 12, 503)])["healed s"] == math.inf
+    assert judge(FROZEN, 10, [row(10, 16.5, 504), *WELL])["late s"] == 1.5
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,6 @@ def test_healed_is_when_everything_goes_well_for_good():
         (YOLO, [row(10, 11, 503, retry_after=False)], "without Retry-After"),
         (YOLO, [row(10, 11, 0)], "photos lost"),
         (YOLO, [row(10, 11, 200, right=False)], "wrong readings"),
-        (YOLO, [row(10, 16.5)], "late answers"),
         # A killed gateway loses what is in flight, and no more; frozen processes time out.
         (GATEWAY, [row(9.9, 10, 0)], ""),
         (GATEWAY, [row(9.9, 10, 0), row(10.5, 10.6, 0)], "photos lost"),
