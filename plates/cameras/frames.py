@@ -14,6 +14,9 @@ Clock = Literal["rtcp", "arrival", "file"]
 Status = Literal["connecting", "live", "silent", "frozen", "failed", "ended"]
 Box = tuple[float, float, float, float]
 Quad = tuple[tuple[float, float], ...]
+# What is looked at: left, top, right, bottom in shares of a picture's width and height.
+Crop = tuple[float, float, float, float]
+WHOLE: Crop = (0.0, 0.0, 1.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)

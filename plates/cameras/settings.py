@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from plates.cameras import BESIDE_VARIABLE
 from plates.cameras.events import Kind
+from plates.cameras.frames import WHOLE, Crop
 
 _SECRET = ("source", "url", "secret")
 
@@ -47,6 +48,14 @@ def _with_environment(value: object) -> str:
         return re.sub(r"\$\{(\w+)\}", lambda name: os.environ[name[1]], str(value))
     except KeyError as error:
         raise ValueError(f"expected an environment variable {error}, found none") from None
+
+
+def checked_crop(crop: Crop) -> Crop:
+    """Refuse what is not left, top, right, bottom of some part of a picture; a ValueError."""
+    left, top, right, bottom = crop
+    if not (0 <= left <= right - 0.05 <= 0.95 and 0 <= top <= bottom - 0.05 <= 0.95):
+        raise ValueError("expected left, top, right, bottom in shares of the picture")
+    return crop
 
 
 def _with_a_port(url: str) -> str:
@@ -131,6 +140,7 @@ class Camera(_Table):
     name: Name
     source: Secret[Annotated[str, Field(min_length=1), _EXPANDED]] | None = None
     fps: float = Field(5, gt=0, le=60)
+    crop: Annotated[Crop, AfterValidator(checked_crop)] = WHOLE
     zones: dict[Name, Annotated[Polygon, Field(min_length=3)]] = {}
     lists: tuple[str, ...] = ()  # names; `load` gives a camera without the key all
     targets: tuple[str, ...] = ()

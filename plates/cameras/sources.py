@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import cast
@@ -18,7 +19,7 @@ import numpy as np
 from av.codec.hwaccel import HWAccel
 from numpy.typing import NDArray
 
-from plates.cameras.frames import Clock, Frame, SourceState, Status
+from plates.cameras.frames import WHOLE, Clock, Crop, Frame, SourceState, Status
 
 # A stream that gives no new picture for so long is connected anew.
 _SILENT_S = 8.0
@@ -59,10 +60,11 @@ def redacted(text: str) -> str:
 
 
 class FrameSource:
-    """Hands over a camera's frames; the newest one, where another thread is faster."""
+    """Hands over a camera's frames, cropped; the newest one, where another thread is faster."""
 
-    def __init__(self) -> None:
+    def __init__(self, crop: Crop = WHOLE) -> None:
         self.state = SourceState()
+        self._crop = crop
         self._newest: Frame | None = None
         self._changed = threading.Condition()
         self._over = threading.Event()
@@ -88,6 +90,10 @@ class FrameSource:
             self._changed.notify_all()
 
     def _hand_over(self, frame: Frame) -> None:
+        height, width = frame.image.shape[:2]
+        sides = np.array((width, height) * 2)
+        x0, y0, x1, y1 = np.rint(sides * self._crop).astype(int)
+        frame = replace(frame, image=np.ascontiguousarray(frame.image[y0:y1, x0:x1]))
         with self._changed:
             self.state.frames_dropped += self._newest is not None
             self._newest = frame
@@ -105,8 +111,10 @@ class Source(FrameSource):
     over, at most; `hwaccel` decodes, if PyAV has it here, such as "cuda" or "vaapi".
     """
 
-    def __init__(self, address: str, fps: float, hwaccel: str | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self, address: str, fps: float, hwaccel: str | None = None, crop: Crop = WHOLE
+    ) -> None:
+        super().__init__(crop)
         self._address, self._step_s, self._hwaccel = address, 1 / fps, hwaccel
         self._live = "://" in address or address.startswith("/dev/")
         self._picture, self._changed_at = b"", 0.0
@@ -182,7 +190,7 @@ class Source(FrameSource):
                 if self._live and self._has_frozen(image):
                     problem = f"the picture has not changed for {_SILENT_S:g} s"
                     raise SourceError(problem, "frozen")
-                upright = np.ascontiguousarray(np.rot90(image, round(frame.rotation / 90)))
+                upright = np.rot90(image, round(frame.rotation / 90))
                 self._hand_over(Frame(upright, captured, clock.source, position_s))
 
     def _has_frozen(self, image: NDArray[np.uint8]) -> bool:
@@ -203,8 +211,8 @@ class Source(FrameSource):
 class PushedFrames(FrameSource):
     """A camera whose frames are pushed, one at a time; it is "silent" while none comes."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, crop: Crop = WHOLE) -> None:
+        super().__init__(crop)
         self._first = 0.0
 
     def put(self, image: NDArray[np.uint8], captured: float | None) -> None:

@@ -174,8 +174,9 @@ def _jpeg(crop: NDArray[np.uint8]) -> bytes:
 def _source(camera: camera_settings.Camera, folder: Path) -> FrameSource:
     """A camera's source; one without an address waits for frames on its socket."""
     if camera.source is not None:
-        return Source(camera.source.get_secret_value(), camera.fps, camera.hwaccel)
-    frames = PushedFrames()
+        address = camera.source.get_secret_value()
+        return Source(address, camera.fps, camera.hwaccel, camera.crop)
+    frames = PushedFrames(camera.crop)
     threading.Thread(target=receive, args=(folder / camera.name, frames), daemon=True).start()
     return frames
 
@@ -195,7 +196,7 @@ def _take(connection: Connection, frames: PushedFrames) -> str:
         rgb = images.decode(file)
     except images.ImageError as error:
         return f"{error.slug}: {error}"
-    frames.put(np.ascontiguousarray(rgb[..., ::-1]), json.loads(captured))
+    frames.put(rgb[..., ::-1], json.loads(captured))
     return ""
 
 

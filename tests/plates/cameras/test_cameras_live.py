@@ -45,6 +45,7 @@ def service(folder, camera, receiver):
         fps = 8
         [[cameras]]
         name = "yard"
+        crop = [0, 0.5, 1, 1]
     """)
     with closing(store_of(folder)) as store:  # of a camera that is followed no more
         store.add(a_pass(kind="updated", camera="gone"), None, [])
@@ -120,6 +121,8 @@ def test_a_car_is_one_event_and_none_is_lost_whoever_is_killed(tmp_path, camera,
         pushed = client.post("/v1/cameras/yard/frames", files={"image": photo})
         assert pushed.status_code == 202
         wait_until(lambda: any(e["camera"] == "yard" for e in ended()), PATIENCE_S)
+        [of_yard] = [event for event in ended() if event["camera"] == "yard"]
+        assert of_yard["best"]["box"][3] < 200  # in the whole photo: 491
         passes = client.get("/v1/passes").json()["passes"]
         stored = {e["id"] for e in passes if e["type"] == "pass.ended" and e["camera"] != "gone"}
         wait_until(lambda: stored <= {e["id"] for e in ended()}, PATIENCE_S)

@@ -28,7 +28,7 @@ def test_the_example_can_be_used(write, tmp_path, monkeypatch):
     assert file.storage.url.get_secret_value() == f"sqlite:///{tmp_path}/plates.db"
     gate, yard = file.cameras
     assert gate.source.get_secret_value() == "rtsp://viewer:hunter2@192.168.1.20/stream1"
-    assert gate.zones["drive"][0] == (0.1, 0.4)
+    assert (gate.zones["drive"][0], gate.crop) == ((0.1, 0.4), (0, 0, 1, 1))
     assert gate.lists == ("residents",)
     assert yard.source is None
     # A camera that names no targets has all.
@@ -107,9 +107,11 @@ lists = ["resident"]
 name = "gate-1"
 sourc = "rtsp://user:hunter2@camera"
 fps = 0
+crop = [0, 0, 0.5]
 targets = "hook"
 [[cameras]]
 name = "gate/2"
+crop = [0.5, 0, 0.5, 1]
 """
 
 
@@ -135,8 +137,10 @@ def test_all_problems_are_named_at_once_without_passwords(write):
         "cameras.gate-1: expected one of this name, found 2",
         "cameras.gate-1.sourc: ",
         "cameras.gate-1.fps: Input should be greater than 0, found 0",
+        "cameras.gate-1.crop.3: Field required",
         "cameras.gate-1.targets: ",
         "cameras.gate/2.name: ",
+        "cameras.gate/2.crop: expected left, top, right, bottom in shares of the picture, found",
     ):
         assert expected in message
     assert "hunter2" not in message
