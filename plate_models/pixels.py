@@ -21,6 +21,8 @@ _SAMPLES_PER_PIXEL = 4
 # A crop whose dark and bright parts, shares of its pixels, lie closer than so many grey levels is
 # stretched until they lie there; closer than noise, they are one part.
 _DARK, _BRIGHT, _LITTLE, _NOISE, _STRETCHED = 0.02, 0.98, 110, 3, (25, 225)
+# A crop of which half is so bright was overexposed: characters are hardly darker than their ground.
+_OVEREXPOSED, _DARKER = 245, 3
 # Neighbouring rows differ less than rows two apart, 0.6 times as much; where they differ more than
 # this share of it, every second one was taken at another moment, as interlaced video has them.
 _COMBED = 0.95
@@ -101,27 +103,29 @@ def _one_field(near: Any) -> Any:
 def lift_contrast(crops: Any) -> Any:
     """Stretch pictures (N, 3, h, w) in [0, 255] that have little contrast: by night, in fog.
 
-    It is measured without the margin, and the same for all colours. Returns float32, or the
-    pictures themselves where none has little.
+    Overexposed ones are made darker. Both are measured without the margin, and the same for all
+    colours. Returns float32, or the pictures themselves where none needs it.
     """
     height, width = crops.shape[2:]
     step = max(height // 32, 1)
     rows = slice(height // 6, -(height // 6) or None, step)
     columns = slice(width // 8, -(width // 8) or None, step)
     middle = crops[:, :, rows, columns].reshape(len(crops), -1) * np.float32(1)
-    ranks = [round(share * (middle.shape[1] - 1)) for share in (_DARK, _BRIGHT)]
+    ranks = [round(share * (middle.shape[1] - 1)) for share in (_DARK, 0.5, _BRIGHT)]
     if isinstance(crops, np.ndarray):
         ordered: Any = np.partition(middle, ranks, axis=1)
     else:
         ordered = middle.sort(dim=1).values
-    dark, bright = (ordered[:, rank, None, None, None] for rank in ranks)
+    dark, median, bright = (ordered[:, rank, None, None, None] for rank in ranks)
     spread = bright - dark
     little = (spread > _NOISE) & (spread < _LITTLE)
-    if isinstance(crops, np.ndarray) and not little.any():
+    overexposed = (median >= _OVEREXPOSED) & ~little
+    if isinstance(crops, np.ndarray) and not (little | overexposed).any():
         return crops
     low, high = _STRETCHED
     stretched = ((crops - dark) * ((high - low) / spread.clip(_NOISE)) + low).clip(0, 255)
-    return stretched * little + crops * ~little
+    darker = 255 * (crops / 255) ** _DARKER
+    return stretched * little + darker * overexposed + crops * ~(little | overexposed)
 
 
 def _near(start: float, end: float, samples: int, length: int) -> tuple[NDArray[Any], float, float]:

@@ -153,7 +153,8 @@ def test_crops_with_little_contrast_get_more_and_others_stay_as_they_are(kind):
     foggy, dark = 0.2 * clear + 190, 0.1 * clear + 5
     flat = np.full_like(clear, 9)
     flat[:, ::2] += 2  # no more than noise has
-    crops = np.stack((clear, foggy, dark, flat))
+    overexposed = np.where(clear < 90, 130 + clear, 255).astype(np.float32)
+    crops = np.stack((clear, foggy, dark, flat, overexposed))
     lifted = np.asarray(lift_contrast(kind(crops)))
     assert (lifted[0] == clear).all()
     for before, after in zip(crops[1:3], lifted[1:3], strict=True):
@@ -163,6 +164,8 @@ def test_crops_with_little_contrast_get_more_and_others_stay_as_they_are(kind):
         slope, _ = np.polyfit(before[within], after[within], 1)
         assert slope > 3 and np.corrcoef(before[within], after[within])[0, 1] > 0.999
     assert (lifted[3] == flat).all()
+    shown = np.unique(overexposed), np.unique(lifted[4])
+    assert len(shown[0]) == len(shown[1]) and shown[1][0] < 50 and shown[1][-1] == 255
 
 
 def test_a_photo_in_fog_is_clear_on_its_canvas(kind):
