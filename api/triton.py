@@ -33,6 +33,8 @@ _OUTPUTS = {
     MODEL_INFO: 1,
 }
 CHANNEL_OPTIONS = [
+    # A proxy of the environment is for the web.
+    ("grpc.enable_http_proxy", 0),
     # Several Tritons behind one name: each photo goes to the next one that is there.
     ("grpc.lb_policy_name", "round_robin"),
     # A name is resolved again when a connection ends, by default at most every 30 s.

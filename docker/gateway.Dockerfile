@@ -14,7 +14,9 @@ COPY LICENSE pyproject.toml ./
 COPY api api
 COPY plate_models plate_models
 COPY plates plates
-RUN docker/setup.sh package && .venv/bin/python -m compileall -q api plate_models plates
+# A clone's umask is no business of uid 10001.
+RUN docker/setup.sh package && chmod -R a+rX api plate_models plates \
+    && .venv/bin/python -m compileall -q api plate_models plates
 
 FROM ${PYTHON_IMAGE}
 # A volume takes its owner from the folder: the cameras' database may lie there.

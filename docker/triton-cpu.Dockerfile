@@ -19,7 +19,9 @@ RUN docker/setup.sh package
 COPY model_repository model_repository
 COPY weights weights
 # With this image's own torch; fails unless TorchScript and ONNX compute what the nets do.
-RUN .venv/bin/plates export && .venv/bin/python -m compileall -q api plate_models plates
+# A clone's umask is no business of uid 10001.
+RUN chmod -R a+rX api model_repository plate_models plates weights \
+    && .venv/bin/plates export && .venv/bin/python -m compileall -q api plate_models plates
 
 FROM ${PYTHON_IMAGE}
 RUN useradd --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin plates \

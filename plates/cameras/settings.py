@@ -39,7 +39,8 @@ def _writable(place: Path | str) -> Path | str:
         # A database needs its folder, too; of a file that is there nothing else.
         needed = path if os.path.exists(path) and path == place else path.parent
         if not os.access(needed, os.W_OK):
-            raise ValueError(f"expected what can be written to, found {needed}")
+            writable = "expected what can be written to (in containers: /var/lib/plates)"
+            raise ValueError(f"{writable}, found {needed}")
     return place
 
 

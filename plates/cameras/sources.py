@@ -150,7 +150,7 @@ class Source(FrameSource):
         if not self.state.problem:
             self.state.status = "connecting"
         # By default FFmpeg looks at five seconds of a stream before it begins.
-        options = {"analyzeduration": "500000"} if self._live else {}
+        options = {"analyzeduration": "500000", "http_proxy": ""} if self._live else {}
         options |= {"rtsp_transport": "tcp"} if self._address.startswith("rtsp") else {}
         kind = "v4l2" if self._address.startswith("/dev/") else None
         hwaccel = HWAccel(self._hwaccel, allow_software_fallback=True) if self._hwaccel else None

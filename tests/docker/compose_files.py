@@ -13,13 +13,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 COPY = Path(__file__).resolve().parent / "compose_resolved.json"
-SOURCES = ("compose.yaml", "compose.cpu.yaml", "docker/compose.yaml", "docker/compose.cpu.yaml")
+SOURCES = (
+    *("compose.yaml", "compose.cpu.yaml", "compose.cameras.yaml"),
+    *("docker/compose.yaml", "docker/compose.cpu.yaml"),
+)
 # How an operator calls each combination.
 COMBINATIONS = {
     "gpu": (),
     "cpu": ("-f", "compose.cpu.yaml"),
     "gpu, monitoring": ("--profile", "monitoring"),
     "cpu, monitoring": ("-f", "compose.cpu.yaml", "--profile", "monitoring"),
+    "gpu, cameras": ("-f", "compose.yaml", "-f", "compose.cameras.yaml"),
+    "cpu, cameras": ("-f", "compose.cpu.yaml", "-f", "compose.cameras.yaml"),
 }
 PROJECT = "<project>"
 

@@ -41,11 +41,12 @@ def test_ours_are_built_from_this_clone(combination, services):
     for name, file in files.items():
         build = services[name]["build"]
         assert (build["context"], build["dockerfile"]) == (PROJECT, f"docker/{file}.Dockerfile")
-        assert services[name]["image"] == f"plates-{file}:{VERSION}"
+        cameras = "-cameras" * (name == "gateway" and "cameras" in combination)
+        assert services[name]["image"] == f"plates-{file}{cameras}:{VERSION}"
+        assert (build.get("args", {}).get("ROLE") == "cameras") == bool(cameras)
     devices = services["triton"]["deploy"]["resources"]["reservations"].get("devices", [])
-    assert devices == ([] if cpu else [{"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}])
-    cameras = (ROOT / "docker" / "compose.cameras.yaml").read_text()
-    assert f"image: plates-gateway-cameras:{VERSION}\n" in cameras
+    first = {"driver": "nvidia", "device_ids": ["0"], "capabilities": ["gpu"]}
+    assert devices == ([] if cpu else [first])
     # The image's own models, unless a folder is given.
     assert services["triton"]["environment"]["PLATES_MODEL_REPOSITORY"] == ""
 
@@ -60,8 +61,15 @@ def test_every_service_is_locked_up(services):
         assert all(port["host_ip"] == "127.0.0.1" for port in service.get("ports", []))
         for mount in service["volumes"]:
             assert mount["type"] == "volume" or mount["read_only"], mount
-            if mount["type"] == "bind":  # there in a fresh clone
-                assert (ROOT / mount["source"].removeprefix(f"{PROJECT}/")).exists(), mount
+            source = mount["source"].removeprefix(f"{PROJECT}/")
+            if mount["type"] == "bind" and source != "cameras":  # there in a fresh clone
+                assert (ROOT / source).exists(), mount
+
+
+def test_there_is_room_for_the_cameras_of_a_large_machine():
+    limits = COPY["cpu, cameras"]["services"]["gateway"]["deploy"]["resources"]["limits"]
+    # Two a core: 32 processes, each of 155 MiB, and of 51 threads on 16 cores.
+    assert limits["pids"] >= 32 * 51 and int(limits["memory"]) >= 32 * 155 * 2**20
 
 
 def test_there_is_time_to_start_and_to_stop(services):
@@ -114,7 +122,7 @@ def test_secrets_builds_and_models_are_what_the_operator_gave():
 
 
 def test_the_example_explains_every_variable_and_no_other():
-    names = ("docker/compose.yaml", "docker/compose.cpu.yaml", "docker/compose.cameras.yaml")
+    names = ("docker/compose.yaml", "docker/compose.cpu.yaml", "compose.cameras.yaml")
     text = "".join((ROOT / name).read_text() for name in names)
     used = set(re.findall(r"\$\{([A-Z_]+)", text)) - {"PLATES_LOG_FORMAT"}
     for arguments in re.findall(r"args: (?:!override )?\[(.*?)\]", text):

@@ -57,9 +57,14 @@ def test_images_are_pinned_and_unprivileged(image):
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_what_is_copied_is_there_and_not_ignored(image):
-    for sources, _ in copies(read_stages(image)[0].steps):
+    steps = read_stages(image)[0].steps
+    runs = "\n".join(value for name, value in steps if name == "RUN")
+    for sources, _ in copies(steps):
         for source in sources:
             assert (ROOT / source).exists() and not is_ignored(source), source
+            # Modes come from the clone, which may have been made with any umask.
+            if (ROOT / source).is_dir():
+                assert re.search(rf"chmod -R a\+rX( \S+)* {source}\b", runs), source
     assert [path for path in UNNEEDED.split() if not is_ignored(path)] == []
 
 

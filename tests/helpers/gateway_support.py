@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import httpx
 from fake_triton import FakeTriton, Holding, outputs
+from fastapi import APIRouter
 from fastapi.routing import iter_route_contexts
 from support import PHOTO, assert_problem, post_raw, running_gateway
 
@@ -24,9 +25,9 @@ BATCH, READER, ALPR = "/v1/plates/batch", "/v1/plate-reader/", "/v1/vision/alpr"
 MULTIPART = "multipart/form-data; boundary=b"
 
 
-def post_routes() -> set[str]:
-    """Paths of all routes that take anything."""
-    contexts = list(iter_route_contexts(create_app(Settings()).routes))
+def post_routes(*routers: APIRouter) -> set[str]:
+    """Paths of all routes that take anything; the routers' too."""
+    contexts = list(iter_route_contexts(create_app(Settings(), routers).routes))
     reading = {"GET", "HEAD", "OPTIONS"}
     return {str(context.path) for context in contexts if (context.methods or set()) - reading}
 

@@ -138,7 +138,8 @@ def test_broken_parts_of_a_stream_are_passed_over(tmp_path):
     assert len(taken) > 40
 
 
-def test_the_newest_frame_of_a_stream_is_read_and_dropped_ones_are_counted(mjpeg):
+def test_the_newest_frame_of_a_stream_is_read_and_dropped_ones_are_counted(mjpeg, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # not for what is in the house
     with opened(f"http://{mjpeg}/moving") as (source, frames):
         wait_for(source, frames, lambda: source.state.frames_read > 2)
         time.sleep(1)

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import DEFAULT, Mock, call
@@ -122,7 +123,11 @@ def test_a_worker_that_gives_no_sign_is_killed_and_one_that_ends_each_time_is_gi
 
 
 def test_parts_are_started_in_order_watched_and_stopped_backwards(tmp_path):
-    path, service = tmp_path / "status.json", Mock()
+    path, service, together = tmp_path / "status.json", Mock(), threading.Barrier(2)
+    service.three.status = Status("ready")
+    # A camera takes a second or more to stop: the ones behind the first stop at once.
+    service.two.stop.side_effect = lambda: together.wait(5)
+    service.three.stop.side_effect = lambda: together.wait(5)
     service.one.status = Status("ready", {"one": 0}, 1, {"2": "it misreads"})
     service.two.status = Status("ready", {"two": 0})
     seen = []
@@ -134,13 +139,14 @@ def test_parts_are_started_in_order_watched_and_stopped_backwards(tmp_path):
         service.two.status = Status("healing", {"two": 1})
 
     service.two.tick.side_effect = break_down
-    supervisor = Supervisor([service.one, service.two], path)
+    supervisor = Supervisor([service.one, service.two, service.three], path)
     supervisor.start()
     with pytest.raises(GaveUp, match="no hope"):
         supervisor.run()
     supervisor.stop()
-    order = [call.one.start(), call.two.start(), call.two.stop(), call.one.stop()]
-    assert [one for one in service.mock_calls if "tick" not in str(one)] == order
+    calls = [each for each in service.mock_calls if "tick" not in str(each)]
+    assert calls[:3] == [call.one.start(), call.two.start(), call.three.start()]
+    assert len(calls) == 6 and calls[5] == call.one.stop()
     ready = Status("ready", {"one": 0, "two": 0}, 1, {"2": "it misreads"})
     healing = replace(ready, state="healing", restarts={"one": 0, "two": 1})
     assert seen == [ready, healing, healing]
