@@ -23,6 +23,9 @@ _SAMPLES_PER_PIXEL = 4
 _DARK, _BRIGHT, _LITTLE, _NOISE, _STRETCHED = 0.02, 0.98, 110, 3, (25, 225)
 # A crop of which half is so bright was overexposed: characters are hardly darker than their ground.
 _OVEREXPOSED, _DARKER = 245, 3
+# Of whole photos those in fog alone are stretched, where nothing is darker: by night plates may be
+# brighter than nearly everything, and would become white.
+_FOG = 60
 # Neighbouring rows differ less than rows two apart, 0.6 times as much; where they differ more than
 # this share of it, every second one was taken at another moment, as interlaced video has them.
 _COMBED = 0.95
@@ -37,7 +40,7 @@ def letterbox(
         canvas = np.full((3, *canvas_hw), pad_value, np.uint8)
         inside = canvas[:, rows, columns]
         cv2.split(_shrink(photo, *inside.shape[1:]), list(inside))
-        inside[:] = lift_contrast(inside[None])[0]
+        inside[:] = lift_contrast(inside[None], _FOG)[0]
         return canvas
     import torch.nn.functional as F
 
@@ -45,7 +48,7 @@ def letterbox(
     inside = on_device[:, rows, columns]
     planes = photo.permute(2, 0, 1)[None].float()  # the CUDA kernel takes floating point only
     resized = F.interpolate(planes, inside.shape[1:], mode="bilinear", antialias=True)[0]
-    inside.copy_(lift_contrast(resized[None])[0].round().clip(0, 255))
+    inside.copy_(lift_contrast(resized[None], _FOG)[0].round().clip(0, 255))
     return on_device
 
 
@@ -100,11 +103,12 @@ def _one_field(near: Any) -> Any:
     return mended
 
 
-def lift_contrast(crops: Any) -> Any:
+def lift_contrast(crops: Any, least_dark: float = 0.0) -> Any:
     """Stretch pictures (N, 3, h, w) in [0, 255] that have little contrast: by night, in fog.
 
-    Overexposed ones are made darker. Both are measured without the margin, and the same for all
-    colours. Returns float32, or the pictures themselves where none needs it.
+    Those whose dark parts are darker than `least_dark` stay as they are. Overexposed ones are made
+    darker. It is measured without the margin, and the same for all colours. Returns float32, or
+    the pictures themselves where none needs it.
     """
     height, width = crops.shape[2:]
     step = max(height // 32, 1)
@@ -118,7 +122,7 @@ def lift_contrast(crops: Any) -> Any:
         ordered = middle.sort(dim=1).values
     dark, median, bright = (ordered[:, rank, None, None, None] for rank in ranks)
     spread = bright - dark
-    little = (spread > _NOISE) & (spread < _LITTLE)
+    little = (spread > _NOISE) & (spread < _LITTLE) & (dark >= least_dark)
     overexposed = (median >= _OVEREXPOSED) & ~little
     if isinstance(crops, np.ndarray) and not (little | overexposed).any():
         return crops

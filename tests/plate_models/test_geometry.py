@@ -177,6 +177,15 @@ def test_a_photo_in_fog_is_clear_on_its_canvas(kind):
     assert np.quantile(photo, (0.02, 0.98)) == pytest.approx((25, 225), abs=12)
 
 
+def test_a_bright_plate_by_night_keeps_its_shades_on_the_canvas(kind):
+    night = np.random.default_rng(3).integers(8, 40, (400, 400, 3)).astype(np.uint8)
+    night[200:214, 150:206] = 110
+    night[204:210, 156:200:12] = 70  # characters
+    canvas = np.asarray(letterbox(kind(night), (448, 448))[0]).astype(int)
+    plate = canvas[:, 227:236, 171:227]  # without its rim
+    assert plate.max() - plate.min() > 30
+
+
 def test_of_interlaced_pixels_one_field_is_cropped(kind):
     columns = np.arange(250)
     first, second = (
