@@ -83,14 +83,17 @@ class _Run:
         self.surely_plate |= found and len(text) >= _CHARACTERS
         self._take(view, view, view, [view] if view.plate.log_probs.size else [])
 
-    def join(self, later: "_Run") -> None:
-        self.fusion.join(later.fusion)
-        self.frames += later.frames
-        self.frames_read += later.frames_read
-        self.zones |= later.zones
-        self.stationary |= later.stationary
-        self.surely_plate |= later.surely_plate
-        self._take(later.last, later.best, later.widest, later.whole)
+    def join(self, other: "_Run") -> None:
+        self.fusion.join(other.fusion)
+        self.frames += other.frames
+        self.frames_read += other.frames_read
+        self.zones |= other.zones
+        self.stationary |= other.stationary
+        self.surely_plate |= other.surely_plate
+        if other.first.now < self.first.now:  # It was there before, unread.
+            self.first, self.begin = other.first, other.begin
+            self.clock_ahead, self.stream_before = other.clock_ahead, other.stream_before
+        self._take(other.last, other.best, other.widest, other.whole)
 
     def _take(self, last: _View, best: _View, widest: _View, whole: list[_View]) -> None:
         self.last = last

@@ -32,6 +32,8 @@ _LONGEST_WAY_S, _GAIN = 1.0, 0.6
 _SAME_TEXT, _LEAST, _SUREST = 5.0, -6.0, 0.9999
 # Another vehicle needs a while to come where one was: sooner, another text is rather an error.
 _OTHER_PER_S, _SOONEST_OTHER_S = -12.0, 0.25
+# After so long out of sight it may be another one: what frames say against its text adds up.
+_HIDDEN_S = 1.1
 
 Point = NDArray[np.float64]
 
@@ -43,6 +45,8 @@ class Track:
         self.fusion = Fusion(reader)  # what the frames say of its text
         self.plate, self.seen = plate, now  # as it was seen last, and when that was
         self._known = now  # when a frame last agreed with its text, or it had none yet
+        # Whether it was out of sight since then, and what frames after that say against its text.
+        self._hidden, self._doubt = False, 0.0
         self.stands = False  # whether it has been in one place for five seconds
         self._speed: Point | None = None  # per second
         self._view = self._anchor = _view_of(plate)
@@ -52,8 +56,11 @@ class Track:
     def add(self, plate: SeenPlate, now: float) -> None:
         """See it once more."""
         view, passed = _view_of(plate), now - self.seen
-        if not self._text or self._text_odds(plate, now) == _SAME_TEXT:
-            self._known = now
+        self._hidden |= passed > _HIDDEN_S
+        if not self._text or (odds := self._text_odds(plate, now)) == _SAME_TEXT:
+            self._known, self._hidden, self._doubt = now, False, 0.0
+        elif self._hidden and plate.text:
+            self._doubt = min(self._doubt, odds)
         if passed > 0:
             speed = (view - self._view) / passed
             old = speed if self._speed is None else self._speed
@@ -84,8 +91,8 @@ class Track:
         offset = _view_of(plate) - self._view
         # Scale isn't predicted: what is hidden in part seems to shrink.
         way = offset[:2] - speed[:2] * min(passed, _LONGEST_WAY_S)
-        per_s = _STRAY_AT_FIRST_PER_S if self._speed is None else _STRAY_PER_S
-        stray = _STRAY + per_s * passed
+        at_first = _STRAY_AT_FIRST_PER_S * min(passed, _LONGEST_WAY_S)
+        stray = _STRAY + (at_first if self._speed is None else _STRAY_PER_S * passed)
         place = float(np.hypot(*way)) / exp(self._view[2] + max(offset[2], 0.0)) / stray
         scale = float(offset[2]) / _SCALE_STRAY
         return text - (place**2 + scale**2) / 2 - 2 * log(stray)
@@ -111,7 +118,7 @@ class Track:
         alike = exp(min(likelihood - log_likelihood(plate, own, self.fusion.alphabet), 0.0))
         alike = max(alike, min(probabilities.get(own, 0.0) / probabilities[mine], 1.0))
         odds = log(1 - min(plate.score, _SUREST) * (1 - alike))
-        return max(odds, _OTHER_PER_S * max(now - self._known, _SOONEST_OTHER_S))
+        return max(odds + self._doubt, _OTHER_PER_S * max(now - self._known, _SOONEST_OTHER_S))
 
     def _be_seen(self, now: float) -> None:
         self.seen = now

@@ -152,6 +152,12 @@ def one_that_follows_in_the_same_place(second, _end=6):
     return [] if 3 <= second < 4 else [seen(CAR if second < 3 else OTHER, (500, 400))]
 
 
+def one_that_stops_where_another_stood(second, _end=25):
+    if second < 8:
+        return [seen(CAR, (500, 400), sure=0.998)]
+    return [seen(OTHER, (510, 400), sure=0.998)] if second >= 12 else []
+
+
 def one_that_follows_before_it_can_be_read(second, _end=9):
     text, way = (CAR, second) if second < 3 else (OTHER, second - 4)
     sure = 0.3 if way < 0.6 else 0.99995
@@ -201,6 +207,7 @@ def glimpse_of(text):
         (two_that_cross, [OTHER, CAR]),
         (one_that_is_hidden_for_a_while, [CAR]),
         (one_that_follows_in_the_same_place, [OTHER, CAR]),
+        (one_that_stops_where_another_stood, [OTHER, CAR]),
         (one_that_follows_before_it_can_be_read, [OTHER, CAR]),
         (a_part_at_the_pictures_edge, [CAR]),
         (one_that_is_found_twice_in_a_frame, [CAR]),
@@ -231,6 +238,21 @@ def test_what_cant_be_read_is_reported_if_it_moves_and_is_seen_well():
     [event] = ended(run(passes_of(), script))
     assert (event.text, event.readable) == ("", False)
     assert event.motion.direction == "right"
+    # Nor does it where a frame comes every other second.
+    parked = [seen("A11B22", (600, 300), 100, 0.3)]
+    assert run(passes_of(), lambda _: parked, times=range(0, 60, 2)) == []
+
+
+def test_a_pass_that_was_there_unread_begins_when_it_was_seen_first():
+    def script(second, _end=6):
+        unread = second < 4
+        near = seen("A11" if unread else CAR, (300, 500), 120, 0.3 if unread else 0.9999)
+        far = [seen(CAR, (900, 200), 80)] if second >= 2 else []
+        return [near, *far]
+
+    [event] = ended(run(passes_of(), script))
+    assert (event.text, event.time.position_s) == (CAR, 0)
+    assert event.time.first == frame_at(0).captured <= event.time.best
 
 
 def test_an_hour_of_standing_is_one_pass_that_needs_no_more_memory():
