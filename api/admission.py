@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from api.errors import Overloaded
@@ -19,8 +19,7 @@ _LONGEST_RETRY_S = 60.0
 class ServiceTimes:
     """For how long photos keep their places lately; all zero if nothing was measured lately."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._mean_s = self._deviation_s = 0.0
         self._noted_at = float("-inf")
 
@@ -32,7 +31,7 @@ class ServiceTimes:
             self._mean_s += _MEAN_GAIN * error
         else:
             self._mean_s, self._deviation_s = seconds, seconds / 2
-        self._noted_at = self._clock()
+        self._noted_at = time.monotonic()
 
     @property
     def mean_s(self) -> float:
@@ -46,7 +45,7 @@ class ServiceTimes:
 
     @property
     def _is_known(self) -> bool:
-        return self._clock() - self._noted_at <= _MEMORY_S
+        return time.monotonic() - self._noted_at <= _MEMORY_S
 
 
 class Admission:
@@ -57,12 +56,9 @@ class Admission:
     come after the deadline. For one event loop.
     """
 
-    def __init__(
-        self, concurrency: int, max_waiting: int, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, concurrency: int, max_waiting: int) -> None:
         self._concurrency, self._max_waiting = concurrency, max_waiting
-        self._clock = clock
-        self._times = ServiceTimes(clock)
+        self._times = ServiceTimes()
         # It hands a free place to the first that waits, so no photo overtakes others.
         self._places = asyncio.Semaphore(concurrency)
         self._entered_at: list[float] = []
@@ -94,18 +90,18 @@ class Admission:
         self.refuse_if_full(deadline)
         if not await self._acquire(deadline):
             raise self._refusal("deadline", "The photo's turn did not come before its deadline.")
-        entered_at = self._clock()
+        entered_at = time.monotonic()
         self._entered_at.append(entered_at)
         try:
             yield
         except BaseException:
             # A quick failure says nothing about how long photos take. A late one does: the
             # photo would have taken longer still.
-            if self._clock() - entered_at > self._times.mean_s:
-                self._times.note(self._clock() - entered_at)
+            if time.monotonic() - entered_at > self._times.mean_s:
+                self._times.note(time.monotonic() - entered_at)
             raise
         else:
-            self._times.note(self._clock() - entered_at)
+            self._times.note(time.monotonic() - entered_at)
         finally:
             self._entered_at.remove(entered_at)
             self._places.release()
@@ -131,7 +127,8 @@ class Admission:
     def _expected_wait_s(self) -> float:
         """Until a place is free for one more at the queue's end."""
         # When even the youngest is older than the mean, the mean is out of date.
-        youngest_s = self._clock() - max(self._entered_at, default=self._clock())
+        now = time.monotonic()
+        youngest_s = now - max(self._entered_at, default=now)
         service_s = max(self._times.mean_s, youngest_s)
         return service_s * (self.waiting + 1) / self._concurrency
 

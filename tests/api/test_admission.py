@@ -64,10 +64,12 @@ async def assert_refused_at_once(photo, retry_after):
     assert refused.value.headers["Retry-After"] == str(retry_after)
 
 
-def test_a_wait_that_does_not_fit_the_deadline_is_refused_at_once():
+def test_a_wait_that_does_not_fit_the_deadline_is_refused_at_once(monkeypatch):
+    clock = Mock(return_value=0.0)
+    monkeypatch.setattr("api.admission.time", Mock(monotonic=clock))
+
     async def test():
-        clock = Mock(return_value=0.0)
-        admission = Admission(1, 10, clock)
+        admission = Admission(1, 10)
         for _ in range(40):  # until the deviation is forgotten
             async with admission.place(deadline_in(PATIENT_S)):
                 clock.return_value += 3
