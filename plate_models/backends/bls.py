@@ -22,7 +22,7 @@ import triton_python_backend_utils as pb_utils
 
 from plate_models import contract
 from plate_models.pixels import to_device, to_host
-from plate_models.spec import MODEL_VERSION, TENSORS
+from plate_models.spec import TENSORS
 
 DECODE, REST = "decode", "rest"
 # What Triton says of failures that pass: its queues, and a model that is started again. Before
@@ -39,15 +39,10 @@ Net = Callable[[Any], Any]
 class Call:
     """One request to ``plate_recognition``: until when it is wanted, what took how long."""
 
-    def __init__(
-        self,
-        request: Any,
-        version: str = MODEL_VERSION,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, request: Any, version: str) -> None:
         # The version: Triton serves two while a release is changed.
-        self._request, self._version, self._clock = request, int(version), clock
-        self._began = clock()
+        self._request, self._version = request, int(version)
+        self._began = time.monotonic()
         self._timeout_s = request.timeout() / 1e6 or math.inf  # 0 stands for no end
         self._spent_s = dict.fromkeys((DECODE, *contract.GRAPHS), 0.0)
 
@@ -62,11 +57,11 @@ class Call:
             raise contract.CallerGone(f"The caller has gone; {name} was not begun.")
         if self._remaining_s <= 0:
             raise contract.GraphError(f"Request timeout expired before {name}.")
-        began = self._clock()
+        began = time.monotonic()
         try:
             yield
         finally:
-            self._spent_s[name] += self._clock() - began
+            self._spent_s[name] += time.monotonic() - began
 
     def nets(self) -> tuple[Net, ...]:
         """The functions that ``read_plates`` takes: what they give is where their input is."""
@@ -74,13 +69,13 @@ class Call:
 
     def timing_ms(self) -> dict[str, float]:
         """Milliseconds by stage until now; what is no stage of its own is the rest."""
-        rest_s = self._clock() - self._began - sum(self._spent_s.values())
+        rest_s = time.monotonic() - self._began - sum(self._spent_s.values())
         spent_s = {**self._spent_s, REST: rest_s}
         return {name: round(seconds * 1e3, 2) for name, seconds in spent_s.items()}
 
     @property
     def _remaining_s(self) -> float:
-        return self._timeout_s - (self._clock() - self._began)
+        return self._timeout_s - (time.monotonic() - self._began)
 
     def _call(self, model: str, batch: Any) -> Any:
         with self.stage(model):

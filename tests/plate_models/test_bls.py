@@ -51,9 +51,11 @@ def triton(monkeypatch):
     monkeypatch.setitem(sys.modules, "triton_python_backend_utils", fake)
     bls = importlib.import_module("plate_models.backends.bls")
 
-    def begin(*version, timeout_us=0):
+    monkeypatch.setattr(bls, "time", SimpleNamespace(monotonic=lambda: fake.now))
+
+    def begin(version="1", timeout_us=0):
         request = SimpleNamespace(timeout=lambda: timeout_us, is_cancelled=lambda: False)
-        return bls.Call(request, *version, clock=lambda: fake.now)
+        return bls.Call(request, version)
 
     fake.begin = begin
     yield fake
