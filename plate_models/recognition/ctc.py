@@ -99,8 +99,11 @@ def beam_decode(
         return []
     beam: Beam = {"": [1.0, 0.0]}
     for blank, likely in _steps(np.exp(log_probs), alphabet):
-        following = _followed(beam, blank, likely)
-        beam = _likeliest(following, width) if likely else following
+        beam = _followed(beam, blank, likely)
+        if likely:
+            ranked = sorted(((a + b, prefix) for prefix, (a, b) in beam.items()), reverse=True)
+            least = _PRUNE_BELOW * ranked[0][0]
+            beam = {prefix: beam[prefix] for total, prefix in ranked[:width] if total >= least}
     # A repeat without room for a blank between has probability 0: no text at all.
     return [(prefix, a + b) for prefix, (a, b) in beam.items() if a + b > 0]
 
@@ -137,12 +140,6 @@ def _steps(probs: Array, alphabet: str) -> list[tuple[float, list[tuple[str, flo
     for step, index, value in zip(*found, strict=True):
         likely[step].append((alphabet[index], value))
     return list(zip(probs[-1].tolist(), likely, strict=True))
-
-
-def _likeliest(prefixes: Beam, width: int) -> Beam:
-    ranked = sorted(((a + b, prefix) for prefix, (a, b) in prefixes.items()), reverse=True)
-    least = _PRUNE_BELOW * ranked[0][0]
-    return {prefix: prefixes[prefix] for total, prefix in ranked[:width] if total >= least}
 
 
 def text_probabilities(log_probs: Array, texts: Sequence[str], alphabet: str) -> list[float]:
