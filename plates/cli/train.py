@@ -9,7 +9,7 @@ import argparse
 import logging
 from dataclasses import MISSING, fields
 from importlib import import_module
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from plates.cli.options import add_number
 
@@ -42,22 +42,20 @@ def run(arguments: argparse.Namespace) -> int:
 def parse_options(config_class: type[Any], net: str, words: list[str]) -> Any:
     """Turn command-line options into a training's configuration, a frozen dataclass.
 
-    Its annotated fields become options, described by their annotations.
+    Its fields become options, described by their annotations.
     """
     parser = argparse.ArgumentParser(prog=f"plates train {net}", description=f"Train the {net}.")
     types = get_type_hints(config_class, include_extras=True)
     for field in fields(config_class):
-        if get_origin(types[field.name]) is not Annotated:
-            continue
         hint, text = get_args(types[field.name])
         (kind,) = [kind for kind in get_args(hint) if kind is not type(None)] or [hint]
         option = f"--{field.name.replace('_', '-')}"
-        if kind in (int, float) and field.default is not MISSING:
+        if field.default is MISSING:
+            parser.add_argument(option, type=kind, required=True, help=text)
+        elif kind in (int, float):
             # Nothing trains on 0 photos, threads or steps.
             least = 1 if kind is int and field.name not in ("seed", "loaders") else 0
             add_number(parser, option, field.default, text, least)
-        elif field.default is MISSING:
-            parser.add_argument(option, type=kind, required=True, help=text)
         else:
             text = f"{text} (default: {field.default})"
             parser.add_argument(option, type=kind, default=field.default, help=text)
