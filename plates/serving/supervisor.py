@@ -6,7 +6,7 @@
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -103,15 +103,14 @@ class Supervisor:
 class RestartBudget:
     """Bounds the restarts of one part, and spaces them out."""
 
-    def __init__(self, part: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, part: str) -> None:
         self._part = part
-        self._clock = clock
         self._times: list[float] = []
         self._in_a_row = 0
 
     def spend(self, reason: str) -> float:
         """Seconds to wait before one more restart; raises `GaveUp` if there were too many."""
-        now = self._clock()
+        now = time.monotonic()
         self._times = [moment for moment in self._times if now - moment < WINDOW_S]
         if self._in_a_row >= MAX_IN_A_ROW or len(self._times) >= MAX_IN_WINDOW:
             count = max(self._in_a_row, len(self._times))
