@@ -1,8 +1,8 @@
 """What both trainings share: a budget of time, averaged weights, checkpoints, curves, release."""
 
 import datetime
-import itertools
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from plate_models import weights
@@ -36,16 +36,6 @@ def autocast(device: str) -> torch.autocast:
     from plate_models.engines.openvino_engine import computes_in_bf16
 
     return torch.autocast("cpu", torch.bfloat16, enabled=computes_in_bf16())
-
-
-class _Batches(Dataset[Batch]):
-    """A batch for each step, drawn with a generator of its own."""
-
-    def __init__(self, draw: Callable[[np.random.Generator], Batch], seed: int) -> None:
-        self.draw, self.seed = draw, seed
-
-    def __getitem__(self, step: int) -> Batch:
-        return self.draw(np.random.default_rng((self.seed, step)))
 
 
 class Run:
@@ -105,8 +95,13 @@ class Run:
         """
         if loaders:
             cv2.setNumThreads(1)  # a forked process waits for ever for the threads of its parent
-        steps = itertools.count(self.steps)
-        return iter(DataLoader(_Batches(draw, seed), None, sampler=steps, num_workers=loaders))
+
+        def drawn(step: int) -> Batch:
+            return draw(np.random.default_rng((seed, step)))
+
+        steps: Any = range(self.steps, sys.maxsize)
+        options: Any = {"num_workers": loaders, "collate_fn": drawn}
+        return iter(DataLoader(steps, None, **options))
 
     @property
     def elapsed_s(self) -> float:
