@@ -39,8 +39,8 @@ def _writable(place: Path | str) -> Path | str:
         # A database needs its folder, too; of a file that is there nothing else.
         needed = path if os.path.exists(path) and path == place else path.parent
         if not os.access(needed, os.W_OK):
-            writable = "expected what can be written to (in containers: /var/lib/plates)"
-            raise ValueError(f"{writable}, found {needed}")
+            writable = "a place that can be written to (in containers: /var/lib/plates)"
+            raise ValueError(f"expected {writable}, found {needed}")
     return place
 
 
@@ -51,8 +51,7 @@ def _with_environment(value: object) -> str:
         raise ValueError(f"expected an environment variable {error}, found none") from None
 
 
-def checked_crop(crop: Crop) -> Crop:
-    """Refuse what is not left, top, right, bottom of some part of a picture; a ValueError."""
+def _checked_crop(crop: Crop) -> Crop:
     left, top, right, bottom = crop
     if not (0 <= left <= right - 0.05 <= 0.95 and 0 <= top <= bottom - 0.05 <= 0.95):
         raise ValueError("expected left, top, right, bottom in shares of the picture")
@@ -141,7 +140,7 @@ class Camera(_Table):
     name: Name
     source: Secret[Annotated[str, Field(min_length=1), _EXPANDED]] | None = None
     fps: float = Field(5, gt=0, le=60)
-    crop: Annotated[Crop, AfterValidator(checked_crop)] = WHOLE
+    crop: Annotated[Crop, AfterValidator(_checked_crop)] = WHOLE
     zones: dict[Name, Annotated[Polygon, Field(min_length=3)]] = {}
     lists: tuple[str, ...] = ()  # names; `load` gives a camera without the key all
     targets: tuple[str, ...] = ()

@@ -27,7 +27,7 @@ from plate_models.engines.nets import Nets
 from plate_models.spec import MODEL_VERSION
 from plates.annotate import annotate
 from plates.cameras.events import Model, Pass, Stream
-from plates.cameras.frames import WHOLE, Crop, Frame, SeenPlate
+from plates.cameras.frames import Frame, SeenPlate
 from plates.cameras.fusion import Reader
 from plates.cameras.lists import PlateList
 from plates.cameras.passes import Passes, Report
@@ -117,12 +117,7 @@ def follow_all(cameras: Sequence[Camera], nets: Nets, outputs: Sequence[Output])
 
 
 def open_cameras(
-    addresses: Sequence[str],
-    fps: float,
-    lists: Sequence[PlateList],
-    nets: Nets,
-    weights: str,
-    crop: Crop = WHOLE,
+    addresses: Sequence[str], fps: float, lists: Sequence[PlateList], nets: Nets, weights: str
 ) -> list[Camera]:
     """Open sources, named after their addresses, for nets in this process with their weights."""
     config, names = nets.config, Counter[str]()
@@ -134,8 +129,7 @@ def open_cameras(
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(url.path).stem or url.hostname or "camera")
         names[name] += 1
         name += f"-{names[name]}" if names[name] > 1 else ""
-        source = Source(address, fps, crop=crop)
-        cameras.append((source, Passes(name, reader, model, lists=lists)))
+        cameras.append((Source(address, fps), Passes(name, reader, model, lists=lists)))
     return cameras
 
 

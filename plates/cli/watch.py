@@ -27,8 +27,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     text = "known plates, a CSV file; may be given several times"
     parser.add_argument("--list", type=Path, metavar="FILE", action="append", default=[], help=text)
     add_number(parser, "--fps", 5, "frames a second that are looked at", least=1)
-    text = "what is looked at, in shares of the picture's width and height; for 4K cameras"
-    parser.add_argument("--crop", type=_crop, default="0,0,1,1", metavar="X0,Y0,X1,Y1", help=text)
     add_nets(parser)
 
 
@@ -44,8 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # Plates as they are written need not fit it.
         sys.stdout.reconfigure(errors="backslashreplace")
     with stop_signals_raise(), ExitStack() as stack:
-        how = arguments.fps, lists, nets, weights, arguments.crop
-        cameras = watch.open_cameras(arguments.sources, *how)
+        cameras = watch.open_cameras(arguments.sources, arguments.fps, lists, nets, weights)
         outputs: list[watch.Output] = []
         if arguments.json:
             outputs.append(watch.print_json)
@@ -63,13 +60,3 @@ def run(arguments: argparse.Namespace) -> int:
             outputs.append(stack.enter_context(videos))
         watch.follow_all(cameras, nets, outputs)
     return 0
-
-
-def _crop(text: str) -> tuple[float, ...]:
-    from plates.cameras.settings import checked_crop
-
-    x0, y0, x1, y1 = map(float, text.split(","))
-    return checked_crop((x0, y0, x1, y1))
-
-
-_crop.__name__ = "crop"  # for argparse's own message

@@ -36,8 +36,7 @@ def test_expressions_ask_for_what_is_exposed_and_all_of_it(tmp_path):
 
 def test_times_to_answer_are_those_of_photos(tmp_path, monkeypatch):
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
-    times = [expression for expression in EXPRESSIONS if "request_seconds" in expression]
-    (asked,) = set(re.findall('route=~"(.*?)"', "".join(times)))
+    (asked,) = set(re.findall('request_seconds_bucket{route=~"(.*?)"', "".join(EXPRESSIONS)))
     (tmp_path / "cameras.toml").write_text("cameras = []")
     taking = post_routes(router_for(tmp_path / "cameras.toml"))
     assert "/v1/cameras/{camera}/frames" in taking

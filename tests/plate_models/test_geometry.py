@@ -168,22 +168,19 @@ def test_crops_with_little_contrast_get_more_and_others_stay_as_they_are(kind):
     assert len(shown[0]) == len(shown[1]) and shown[1][0] < 50 and shown[1][-1] == 255
 
 
-def test_a_photo_in_fog_is_clear_on_its_canvas(kind):
+def test_a_photo_in_fog_is_clear_on_its_canvas_and_one_by_night_as_it_is(kind):
     blocks = np.random.default_rng(2).integers(0, 256, (30, 40, 1)).repeat(10, 0).repeat(10, 1)
     fog = (0.15 * np.tile(blocks, 3) + 200).astype(np.uint8)
     canvas = np.asarray(letterbox(kind(fog), (448, 448))[0]).astype(int)
     bars, photo = canvas[:, :56], canvas[:, 56:392]
     assert (bars == DETECTOR.pad_value).all()
     assert np.quantile(photo, (0.02, 0.98)) == pytest.approx((25, 225), abs=12)
-
-
-def test_a_bright_plate_by_night_keeps_its_shades_on_the_canvas(kind):
+    # By night a plate may be brighter than all else, and keeps its shades.
     night = np.random.default_rng(3).integers(8, 40, (400, 400, 3)).astype(np.uint8)
     night[200:214, 150:206] = 110
     night[204:210, 156:200:12] = 70  # characters
     canvas = np.asarray(letterbox(kind(night), (448, 448))[0]).astype(int)
-    plate = canvas[:, 227:236, 171:227]  # without its rim
-    assert plate.max() - plate.min() > 30
+    assert np.ptp(canvas[:, 227:236, 171:227]) > 30  # without its rim
 
 
 def test_of_interlaced_pixels_one_field_is_cropped(kind):

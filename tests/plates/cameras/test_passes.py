@@ -153,9 +153,8 @@ def one_that_follows_in_the_same_place(second, _end=6):
 
 
 def one_that_stops_where_another_stood(second, _end=25):
-    if second < 8:
-        return [seen(CAR, (500, 400), sure=0.998)]
-    return [seen(OTHER, (510, 400), sure=0.998)] if second >= 12 else []
+    text = CAR if second < 8 else OTHER
+    return [] if 8 <= second < 12 else [seen(text, (500, 400), sure=0.998)]
 
 
 def one_that_follows_before_it_can_be_read(second, _end=9):
@@ -245,10 +244,8 @@ def test_what_cant_be_read_is_reported_if_it_moves_and_is_seen_well():
 
 def test_a_pass_that_was_there_unread_begins_when_it_was_seen_first():
     def script(second, _end=6):
-        unread = second < 4
-        near = seen("A11" if unread else CAR, (300, 500), 120, 0.3 if unread else 0.9999)
-        far = [seen(CAR, (900, 200), 80)] if second >= 2 else []
-        return [near, *far]
+        near = seen("A11", (300, 500), 120, 0.3) if second < 4 else seen(CAR, (300, 500), 120)
+        return [near, seen(CAR, (900, 200), 80)] if second >= 2 else [near]
 
     [event] = ended(run(passes_of(), script))
     assert (event.text, event.time.position_s) == (CAR, 0)

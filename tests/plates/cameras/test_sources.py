@@ -80,8 +80,8 @@ def mjpeg():
 
 
 @contextmanager
-def opened(address, fps=25):
-    with closing(Source(str(address), fps)) as source:
+def opened(address, fps=25, **options):
+    with closing(Source(str(address), fps, **options)) as source:
         yield source, source.frames()
 
 
@@ -97,7 +97,7 @@ def wait_for(source, frames, reached):
 
 def test_every_sampled_frame_of_a_file_comes_with_its_time(tmp_path):
     path = write_video(tmp_path / "a.mp4", 4, creation_time="2026-01-31T12:00:00Z")
-    with opened(path, 5) as (source, frames):
+    with opened(path, 5, crop=(0, 0, 1, 0.75)) as (source, frames):
         taken = []
         for frame in frames:
             taken += [frame] if frame else []
@@ -106,8 +106,8 @@ def test_every_sampled_frame_of_a_file_comes_with_its_time(tmp_path):
     assert [f.captured for f in taken] == pytest.approx([START + f.position_s for f in taken])
     assert {frame.clock for frame in taken} == {"file"}
     for number, frame in enumerate(taken):
-        assert frame.image.shape == (240, 320, 3)
-        assert np.abs(frame.image.astype(int) - picture(2 * number)).mean() < 4
+        assert frame.image.shape == (180, 320, 3)
+        assert np.abs(frame.image.astype(int) - picture(2 * number)[:180]).mean() < 4
     state = source.state
     assert (state.status, state.frames_read, state.frames_dropped) == ("ended", 20, 0)
 
@@ -257,8 +257,7 @@ def test_pushed_frames_have_the_time_that_they_come_with_or_at():
     assert abs(frame.captured - time.time()) < 5 and frame.clock == "arrival"
     frames.put(picture(0), None)
     frames.put(picture(9), None)
-    height, width = picture(9).shape[:2]
-    assert np.array_equal(next(taken).image, picture(9)[height // 4 :, : width // 2])
+    assert np.array_equal(next(taken).image, picture(9)[60:, :160])
     assert frames.state.frames_dropped == 1
     frames.close()
     assert list(taken) == []

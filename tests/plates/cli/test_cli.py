@@ -121,13 +121,11 @@ def test_export_has_nothing_to_do_only_where_nothing_changed(monkeypatch, capsys
 
 
 def test_a_clip_is_watched_where_stdout_takes_no_cyrillic():
-    clip = ROOT / "tests" / "clips" / "crossing.mp4"
-    command = [*PLATES, "watch", clip, "--json", "--crop", "0,0.5,1,1"]
+    command = [*PLATES, "watch", ROOT / "tests" / "clips" / "crossing.mp4", "--json"]
     env = os.environ | {"PYTHONIOENCODING": "latin-1"}
     done = subprocess.run(command, env=env, capture_output=True, text=True, encoding="latin-1")
-    events = [json.loads(line) for line in done.stdout.splitlines()]
+    events = map(json.loads, done.stdout.splitlines())
     assert [event["text_native"] for event in events] == ["Е333СТ61"] * 2 and not done.returncode
-    assert all(event["best"]["box"][3] < 0.3 * 1080 for event in events)  # whole: from 0.56 on
 
 
 def test_a_closed_pipe_is_no_error():
