@@ -32,8 +32,8 @@ from plate_models.spec import DEFAULTS, Specs
 Recognize = Callable[[Any], Any]
 
 # Low characters, between words: shares of the height (from, to), of plates less wide than so high.
-# Fewer characters than this are one of two rows.
-_LOW_SPAN, _LOW_ASPECT, _LOW_LENGTH = (0.2, 0.8), 3.7, 5
+# Fewer characters than this are one of two rows; a box of a lower score is hardly a plate.
+_LOW_SPAN, _LOW_ASPECT, _LOW_LENGTH, _LOW_BOX = (0.2, 0.8), 3.7, 5, 0.25
 _PART = 0.8  # of a box, inside another one: then it is a part of that
 # A plate that is nearer to a photo's left or right side, in shares of its height, may be cut by it:
 # a part of a text looks like another one. Near both sides it is a photo of that plate alone.
@@ -175,7 +175,8 @@ def _read_found(
     # A short plate that can't be read yet is read once more, without words around low characters.
     # None of the weights' first country is such a plate: those were learnt as they are.
     read_already = rows[np.array([each.readable for each in readings])]
-    maybe_low = (lines == 1) & (np.array(aspects_of(predictions.quads)) < _LOW_ASPECT)
+    maybe_low = (np.array(aspects_of(predictions.quads)) < _LOW_ASPECT) & (scores >= _LOW_BOX)
+    maybe_low &= lines == 1
     if len(low := np.flatnonzero(maybe_low & ~np.isin(rows, read_already))):
         middles = read(boxes[low], lines[low], span=_LOW_SPAN)
         learnt = config.specs.recognizer.countries[0]

@@ -237,10 +237,12 @@ def test_low_characters_are_read_without_the_words_around_them(half_height, low,
     plate_half = half_height * (1 + RECTIFIER.crop_margin_hw[0]) * SHARE
     photo, words = PHOTO.copy(), round(0.68 * plate_half)
     photo[224 - words : 224 + words] = 255
-    box = [100.0, 224.0 - half_height, 200.0, 224.0 + half_height, 0.9, 0.0]
-    (plate,) = read_plates(photo, detector_of(box), rectify, recognize_white, config)
+    box, nets = [100.0, 224.0 - half_height, 200.0, 224.0 + half_height], (rectify, recognize_white)
+    (plate,) = read_plates(photo, detector_of([*box, 0.9, 0.0]), *nets, config)
     assert (plate.reading.text, plate.lines) == (text, 1)
     assert plate.quad[0][1] == pytest.approx(224 - plate_half, abs=1.5)
+    # What is hardly a plate is not worth a second reading.
+    assert read_plates(photo, detector_of([*box, 0.2, 0.0]), *nets, config) == []
 
 
 def test_a_plate_that_its_box_cut_is_cropped_again():

@@ -127,8 +127,7 @@ def test_parts_are_started_in_order_watched_and_stopped_backwards(tmp_path):
     path, service, together = tmp_path / "status.json", Mock(), threading.Barrier(2)
     service.three.status = Status("ready")
     # A camera takes a second or more to stop: the ones behind the first stop at once.
-    service.two.stop.side_effect = lambda: together.wait(5)
-    service.three.stop.side_effect = lambda: together.wait(5)
+    service.two.stop.side_effect = service.three.stop.side_effect = lambda: together.wait(5)
     service.one.status = Status("ready", {"one": 0}, 1, {"2": "it misreads"})
     service.two.status = Status("ready", {"two": 0})
     seen = []
