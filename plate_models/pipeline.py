@@ -175,8 +175,8 @@ def _read_found(
     # A short plate that can't be read yet is read once more, without words around low characters.
     # None of the weights' first country is such a plate: those were learnt as they are.
     read_already = rows[np.array([each.readable for each in readings])]
-    maybe_low = (np.array(aspects_of(predictions.quads)) < _LOW_ASPECT) & (scores >= _LOW_BOX)
-    maybe_low &= lines == 1
+    aspects = np.array(aspects_of(predictions.quads))
+    maybe_low = (lines == 1) & (aspects < _LOW_ASPECT) & (scores >= _LOW_BOX)
     if len(low := np.flatnonzero(maybe_low & ~np.isin(rows, read_already))):
         middles = read(boxes[low], lines[low], span=_LOW_SPAN)
         learnt = config.specs.recognizer.countries[0]

@@ -124,12 +124,20 @@ def lift_contrast(crops: Any, least_dark: float = 0.0) -> Any:
     spread = bright - dark
     little = (spread > _NOISE) & (spread < _LITTLE) & (dark >= least_dark)
     overexposed = (median >= _OVEREXPOSED) & ~little
-    if isinstance(crops, np.ndarray) and not (little | overexposed).any():
-        return crops
-    low, high = _STRETCHED
-    stretched = ((crops - dark) * ((high - low) / spread.clip(_NOISE)) + low).clip(0, 255)
-    darker = 255 * (crops / 255) ** _DARKER
-    return stretched * little + darker * overexposed + crops * ~(little | overexposed)
+    lifted = crops
+    if _any(little):
+        low, high = _STRETCHED
+        stretched = ((crops - dark) * ((high - low) / spread.clip(_NOISE)) + low).clip(0, 255)
+        lifted = stretched * little + crops * ~little
+    if _any(overexposed):
+        darker = 255 * (crops * np.float32(1 / 255)) ** _DARKER
+        lifted = darker * overexposed + lifted * ~overexposed
+    return lifted
+
+
+def _any(chosen: Any) -> bool:
+    """Whether any may be chosen: a device is not waited for."""
+    return not isinstance(chosen, np.ndarray) or bool(chosen.any())
 
 
 def _near(start: float, end: float, samples: int, length: int) -> tuple[NDArray[Any], float, float]:

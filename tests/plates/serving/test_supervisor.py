@@ -123,7 +123,7 @@ def test_a_worker_that_gives_no_sign_is_killed_and_one_that_ends_each_time_is_gi
         part.start()
 
 
-def test_parts_are_started_in_order_watched_and_stopped_backwards(tmp_path):
+def test_parts_are_started_in_order_watched_and_stopped_the_first_one_last(tmp_path):
     path, service, together = tmp_path / "status.json", Mock(), threading.Barrier(2)
     service.three.status = Status("ready")
     # A camera takes a second or more to stop: the ones behind the first stop at once.
