@@ -23,8 +23,8 @@ _SAMPLES_PER_PIXEL = 4
 _DARK, _BRIGHT, _LITTLE, _NOISE, _STRETCHED = 0.02, 0.98, 110, 3, (25, 225)
 # A crop of which half is so bright was overexposed: characters are hardly darker than their ground.
 _OVEREXPOSED, _DARKER = 245, 3
-# Of whole photos those in fog alone are stretched, where nothing is darker: by night plates may be
-# brighter than nearly everything, and would become white.
+# Whole photos are stretched where nothing is darker, as in fog: by night a plate may be brighter
+# than nearly everything, and would become white.
 _FOG = 60
 # Neighbouring rows differ less than rows two apart, 0.6 times as much; where they differ more than
 # this share of it, every second one was taken at another moment, as interlaced video has them.
@@ -116,7 +116,7 @@ def lift_contrast(crops: Any, least_dark: float = 0.0) -> Any:
     columns = slice(width // 8, -(width // 8) or None, step)
     middle = crops[:, :, rows, columns].reshape(len(crops), -1) * np.float32(1)
     ranks = [round(share * (middle.shape[1] - 1)) for share in (_DARK, 0.5, _BRIGHT)]
-    if isinstance(crops, np.ndarray):
+    if on_host := isinstance(crops, np.ndarray):
         ordered: Any = np.partition(middle, ranks, axis=1)
     else:
         ordered = middle.sort(dim=1).values
@@ -125,19 +125,14 @@ def lift_contrast(crops: Any, least_dark: float = 0.0) -> Any:
     little = (spread > _NOISE) & (spread < _LITTLE) & (dark >= least_dark)
     overexposed = (median >= _OVEREXPOSED) & ~little
     lifted = crops
-    if _any(little):
+    if not on_host or little.any():  # A device is not waited for.
         low, high = _STRETCHED
         stretched = ((crops - dark) * ((high - low) / spread.clip(_NOISE)) + low).clip(0, 255)
         lifted = stretched * little + crops * ~little
-    if _any(overexposed):
+    if not on_host or overexposed.any():
         darker = 255 * (crops * np.float32(1 / 255)) ** _DARKER
         lifted = darker * overexposed + lifted * ~overexposed
     return lifted
-
-
-def _any(chosen: Any) -> bool:
-    """Whether any may be chosen: a device is not waited for."""
-    return not isinstance(chosen, np.ndarray) or bool(chosen.any())
 
 
 def _near(start: float, end: float, samples: int, length: int) -> tuple[NDArray[Any], float, float]:

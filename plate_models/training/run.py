@@ -96,12 +96,11 @@ class Run:
         if loaders:
             cv2.setNumThreads(1)  # a forked process waits for ever for the threads of its parent
 
-        def drawn(step: int) -> Batch:
+        def drawn(step: Any) -> Batch:
             return draw(np.random.default_rng((seed, step)))
 
         steps: Any = range(self.steps, sys.maxsize)
-        options: Any = {"num_workers": loaders, "collate_fn": drawn}
-        return iter(DataLoader(steps, None, **options))
+        return iter(DataLoader(steps, None, num_workers=loaders, collate_fn=drawn))
 
     @property
     def elapsed_s(self) -> float:

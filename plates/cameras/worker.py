@@ -174,8 +174,7 @@ def _jpeg(crop: NDArray[np.uint8]) -> bytes:
 def _source(camera: camera_settings.Camera, folder: Path) -> FrameSource:
     """A camera's source; one without an address waits for frames on its socket."""
     if camera.source is not None:
-        address = camera.source.get_secret_value()
-        return Source(address, camera.fps, camera.hwaccel, camera.crop)
+        return Source(camera.source.get_secret_value(), camera.fps, camera.hwaccel, camera.crop)
     frames = PushedFrames(camera.crop)
     threading.Thread(target=receive, args=(folder / camera.name, frames), daemon=True).start()
     return frames
