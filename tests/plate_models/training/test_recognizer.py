@@ -129,7 +129,7 @@ def test_train_renders_learns_draws_and_releases(config, monkeypatch, capsys):
     blocked.parent.mkdir()
     blocked.touch()
     with pytest.raises(FileExistsError):  # the second block can't be rendered
-        train(replace(config, workers=2))
+        train(replace(config, folder=config.cache / "full", minutes=5, workers=2))
     blocked.unlink()
     match = train(config)
     shown = capsys.readouterr().err
