@@ -23,9 +23,9 @@ _MARGIN = 0.25
 _VALUES = 16
 
 
-# A photo of 64 megapixels takes 192 MB as pixels, and as much again as it is encoded: the number of
-# threads bounds the memory, also when clients give up in between.
-_THREADS = ThreadPoolExecutor(2, thread_name_prefix="redaction")
+# One at a time, also when clients give up in between: a progressive JPEG of 64 megapixels takes
+# up to 800 MB.
+_THREADS = ThreadPoolExecutor(1, thread_name_prefix="redaction")
 
 
 async def redact(

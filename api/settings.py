@@ -32,7 +32,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 def _text_in(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise PydanticCustomError(

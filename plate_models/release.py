@@ -42,7 +42,7 @@ def check_manifest(folder: Path = WEIGHTS_DIR) -> str:
     """Return "sha256:…" of the manifest; one that its files don't fit is a WeightsError."""
     manifest = folder / SHA256SUMS
     if not manifest.is_file():
-        raise WeightsError(f"{manifest} is missing: write it with `plates weights`")
+        raise WeightsError(f"{manifest} is missing: run `plates weights --weights {folder}`")
     text = manifest.read_text(encoding="utf-8", errors="replace")
     expected = {}
     for line in filter(None, map(str.split, text.splitlines())):

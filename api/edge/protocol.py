@@ -75,6 +75,8 @@ class GatewayConfig(uvicorn.Config):
             server_header=False,
             # Any client could choose its address, and with it whose rate it uses up.
             proxy_headers=False,
+            # Longer than proxies keep theirs: a photo sent into one that ends is lost.
+            timeout_keep_alive=75,
             timeout_graceful_shutdown=_SHUTDOWN_S,
             ssl_certfile=settings.tls_certificate,
             ssl_keyfile=settings.tls_key,

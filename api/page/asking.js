@@ -102,6 +102,10 @@ export async function hear(path, take, signal, opened) {
 }
 
 async function post(address, file, fields, signal) {
+  // A folder, or a file that was changed since: fetch would blame the network.
+  await file.slice(0, 1).arrayBuffer().catch((error) => {
+    throw new Refusal({ status: 400, detail: error.message });
+  });
   const form = new FormData();
   form.set("image", file, file.name || "photo");
   for (const [name, value] of Object.entries(fields)) form.set(name, value);
@@ -123,7 +127,8 @@ async function refusalOf(response) {
   const problem = await response.json().catch(() => ({}));
   const seconds = Number.parseInt(response.headers.get("Retry-After") ?? "", 10);
   return new Refusal({
-    status: response.status,
+    // Of a proxy, whose documents have no instance: the service is away.
+    status: response.status === 502 && !problem.instance ? 503 : response.status,
     detail: problem.detail ?? "",
     instance: problem.instance ?? "",
     retryAfterS: Number.isFinite(seconds) ? seconds : 0,

@@ -14,7 +14,8 @@ export function takesPhotos(take) {
   byId("sample").addEventListener("click", async () => take([await sample()]));
   document.addEventListener("paste", (event) => {
     const files = [...(event.clipboardData?.files ?? [])];
-    if (!files.length) return;
+    // What is pasted into a field is text; spreadsheets add a picture of it.
+    if (!files.length || event.target.matches('input:not([type="file"])')) return;
     event.preventDefault();
     take(files);
   });
@@ -28,22 +29,20 @@ async function sample() {
 
 /** Anywhere on the page will do: whoever misses would lose the page to the photo. */
 function takesDrops(take) {
-  let depth = 0; // Enter and leave come for every element on the way.
-  const dragging = (change) => {
-    depth = Math.max(0, depth + change);
-    document.body.classList.toggle("dragging", depth > 0);
-  };
+  const dragging = (is) => document.body.classList.toggle("dragging", is);
   const holdsFiles = (event) => event.dataTransfer?.types.includes("Files");
   const on = (name, react) => document.addEventListener(name, (event) => {
     if (!holdsFiles(event)) return;
     event.preventDefault();
     react(event);
   });
-  on("dragenter", () => dragging(1));
-  on("dragleave", () => dragging(-1));
-  on("dragover", (event) => { event.dataTransfer.dropEffect = "copy"; });
+  on("dragleave", (event) => dragging(event.relatedTarget !== null)); // null: out of the window
+  on("dragover", (event) => {
+    dragging(true);
+    event.dataTransfer.dropEffect = "copy";
+  });
   on("drop", (event) => {
-    dragging(-depth);
+    dragging(false);
     take([...event.dataTransfer.files]);
   });
 }

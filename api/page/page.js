@@ -42,6 +42,7 @@ function showStrip() {
     }, image));
   }));
   strip.children[focused]?.firstChild.focus();
+  if (shots.unread) strip.append(element("li", {}, text("unread", { count: shots.unread })));
 }
 
 function choose(shot) {
@@ -144,7 +145,8 @@ function wire() {
   byId("token-form").addEventListener("submit", (event) => {
     event.preventDefault();
     useToken(byId("token").value.trim(), byId("remember").checked);
-    again();
+    for (const shot of shots.list) if ([401, 403].includes(shot.problem?.status)) shots.read(shot);
+    show(current);
   });
   copies(byId("copy-json"), () => byId("json").textContent);
   copies(byId("copy-curl"), () => byId("curl").textContent);

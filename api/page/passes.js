@@ -7,6 +7,8 @@ import { counted, percent, text } from "./texts.js";
 const MOST_ROWS = 100;
 const RETRY_MS = 3000;
 const STATES_MS = 5000;
+// A number for the month would be another country's day.
+const SPELT = { dateStyle: "medium", timeStyle: "medium" };
 const WANTS_TOKEN = new Set([401, 403]); // none, or a wrong one
 
 let listening = null;
@@ -20,6 +22,9 @@ export async function offerCameras(photosParts) {
     if (!WANTS_TOKEN.has(refusal.status)) return;
   }
   byId("tabs").hidden = false;
+  setInterval(() => {
+    if (!byId("cameras").hidden && byId("cameras-token").hidden) showStates().catch(() => {});
+  }, STATES_MS);
   for (const button of document.querySelectorAll("[data-tab]")) {
     button.addEventListener("click", () => open(button.dataset.tab, photosParts));
   }
@@ -50,8 +55,6 @@ function open(tab, photosParts) {
 async function listen() {
   listening?.abort();
   const mine = (listening = new AbortController());
-  const timer = setInterval(() => showStates().catch(() => {}), STATES_MS);
-  mine.signal.addEventListener("abort", () => clearInterval(timer));
   while (!mine.signal.aborted) {
     try {
       await showStates();
@@ -71,11 +74,12 @@ async function listen() {
 async function search() {
   listening?.abort();
   const mine = (listening = new AbortController());
-  const since = byId("search-since").value;
+  const moment = (id) => byId(id).value && new Date(byId(id).value).toISOString();
   const fields = {
     text: byId("search-text").value.trim(),
     camera: byId("search-camera").value,
-    since: since && new Date(since).toISOString(),
+    since: moment("search-since"),
+    until: moment("search-until"),
   };
   try {
     const { passes, next } = await askJson("v1/passes", { ...fields, limit: String(MOST_ROWS) });
@@ -119,7 +123,7 @@ async function showStates() {
 /** Add a pass on top, or update its row. */
 function show(pass) {
   const row = element("tr", { "data-id": pass.id, class: pass.type === "pass.ended" ? "" : "running" },
-    element("td", {}, new Date(pass.time.first).toLocaleString(document.documentElement.lang)),
+    element("td", {}, new Date(pass.time.first).toLocaleString(document.documentElement.lang, SPELT)),
     element("td", {}, pass.camera),
     element("td", {}, element("code", {}, pass.text_native || text("unread_plate")), crop(pass)),
     element("td", {}, percent(pass.score, 1)),

@@ -64,7 +64,7 @@ export function dragsRegion(frame, { size, preview, done }) {
     if (!start) return;
     const [x0, y0, x1, y1] = region(event);
     start = null;
-    done(Math.min(x1 - x0, y1 - y0) < SMALLEST ? null : [x0, y0, x1, y1]);
+    if (active()) done(Math.min(x1 - x0, y1 - y0) < SMALLEST ? null : [x0, y0, x1, y1]);
   });
   frame.addEventListener("pointercancel", () => {
     if (start) done(null);

@@ -10,6 +10,7 @@ export class Shots {
   /** @param changed called with a shot whenever something about it is new. */
   constructor(changed) {
     this.list = [];
+    this.unread = 0; // let go of before their turn
     this.changed = changed;
     this.turn = Promise.resolve();
   }
@@ -40,6 +41,7 @@ export class Shots {
   }
 
   forget(shot) {
+    if (shot.state === "waiting" || shot.state === "working") this.unread += 1;
     shot.controller.abort();
     URL.revokeObjectURL(shot.url);
   }

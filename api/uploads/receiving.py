@@ -187,7 +187,7 @@ class _BodyReader:
             self._request.headers["content-type"],
             self._chunks(max(self._max_bytes, self._max_text + _FORM_OVERHEAD_BYTES)),
             self._parts,
-            max_parts=MAX_FIELDS if self._form.text else self._form.max_photos + _OTHER_PARTS,
+            max_parts=max(MAX_FIELDS, self._form.max_photos + _OTHER_PARTS),
             limit_of=limit_of,
         )
         texts: Fields = []

@@ -31,7 +31,7 @@ WORKER_DIES, COMMAND_DIES = 0.1, 0.2  # after so many of the chunks
 HOME = Path("build/bulk")
 # By a photo's number modulo 100: truncated, empty, words; and such as show no plate.
 SPOILT, WITHOUT_PLATE = (17, 43, 71), (7, 88)
-POLL_S, WAIT_S = 0.02, 60.0
+POLL_S, WAIT_S = 0.02, 180.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -28,8 +28,6 @@ OK = 200
 STANDARD_PHOTO = Path(__file__).with_name("standard_photo.jpg")
 CLIENT_LEFT = "client left"
 _LEAVES_AFTER_S = 0.03
-# Shorter than the service keeps idle connections: one that it closes is not used again.
-_KEEP_IDLE_S = 2.0
 _PAUSE_AFTER_FAILURE_S = 0.1
 
 
@@ -138,7 +136,7 @@ class LoadClient:
 
     async def _run(self, work: Iterable[Coroutine[Any, Any, None]]) -> None:
         self.rows, self._began_s = [], time.perf_counter()
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_IDLE_S)
+        connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(connector=connector) as self._session:
             await asyncio.gather(*work)
 

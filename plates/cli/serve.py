@@ -63,7 +63,7 @@ def _listen(host: str, port: int) -> socket.socket:
     """Take the port before anything slow starts."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family)
+        return socket.create_server((host, port), family=family, dualstack_ipv6=host == "::")
     except OSError as error:
         reason = error.strerror or str(error)
         hint = "Set --host or --port (PLATES_HOST, PLATES_PORT)."

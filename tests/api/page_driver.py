@@ -31,7 +31,7 @@ data.items.add(new File([bytes], arguments[1], {type: arguments[2]}));
 const options = {bubbles: true, cancelable: true, dataTransfer: data, clipboardData: data};
 const kind = arguments[3] === "paste" ? ClipboardEvent : DragEvent;
 for (const name of arguments[3] === "paste" ? ["paste"] : ["dragenter", "dragover", "drop"])
-  document.querySelector("main").dispatchEvent(new kind(name, options));
+  document.activeElement.dispatchEvent(new kind(name, options));
 """
 # A picture counts as drawn if its pixels differ from one another.
 _CROPS = """

@@ -67,7 +67,7 @@ def test_tokens(fake):
 
 def test_tokens_come_from_a_file_too(fake, tmp_path):
     file = tmp_path / "tokens"
-    file.write_text(f"# the gate\n{TOKEN}\n\n  {OTHER}  \n")
+    file.write_text(f"\ufeff# the gate\n{TOKEN}\n\n  {OTHER}  \n")  # as Windows writes it
     with running_gateway(fake, tokens_file=file, tokens="third") as client:
         sent = (f"Token {token}" for token in (TOKEN, OTHER, "third", "# the"))
         assert statuses(client, *sent) == [200, 200, 200, 403]

@@ -48,7 +48,7 @@ def enter_token(page, token, remember=False):
     page.click("#token-form [type=submit]")
 
 
-def test_photos_that_are_refused(page):
+def test_photos_that_are_refused(page, tmp_path):
     page.give("drop", AVIF, "IMG_1.AVIF", "image/avif")
     page.problem("as JPEG")
     page.choose(sample("green_car"))  # more bytes than this gateway takes
@@ -59,6 +59,19 @@ def test_photos_that_are_refused(page):
     page.click("[data-language=ru]")
     page.problem("Фото повреждено")
     assert "truncated" in page.text("#problem-words .detail [lang=en]")
+    page.click("[data-language=en]")
+    edited = tmp_path / "edited.jpg"
+    edited.write_bytes(PHOTO)
+    page.choose(edited)
+    page.answer("edited.jpg")
+    edited.write_bytes(PHOTO + PHOTO)
+    page.click("#filter [type=submit]")
+    page.problem("did not understand")
+    # A proxy's words, while the gateway behind it is away.
+    page.run("window.fetch = async () => new Response('<html>', {status: 502})")
+    page.give("drop", PHOTO, "photo.jpg")
+    page.problem("not available right now")
+    assert page.text("#problem-actions").startswith("Try again")
 
 
 def test_busy_server_is_asked_again_after_the_time_that_it_wants(page, fake):
@@ -87,6 +100,11 @@ def test_answers_of_plates_and_of_none(page, fake):
     assert page.answer("empty.jpg")["plates"] == []
     assert page.text("#status") == "No plates found."
     assert "60 pixels" in page.text("#plates")
+    fake.reply = holding = Holding()
+    with holding:
+        for _ in range(13):
+            page.give("drop", PHOTO, "many.jpg")
+        assert page.text("#strip") == "Not read, of too many at once: 1"
 
 
 def test_texts_of_an_answer_never_become_markup(page, fake):
@@ -102,12 +120,14 @@ def test_texts_of_an_answer_never_become_markup(page, fake):
 
 
 def test_token_is_asked_for_and_kept_only_where_that_is_wished(guarded):
-    guarded.give("drop", PHOTO, "photo.jpg")
-    guarded.problem("access token")
+    for name in ("first.jpg", "photo.jpg"):
+        guarded.give("drop", PHOTO, name)
+        guarded.problem("access token")
     enter_token(guarded, "a-wrong-token-0123456789-0123456")
     guarded.problem("token")
     enter_token(guarded, TOKEN)
     guarded.answer("photo.jpg")
+    assert not guarded.run("return document.querySelectorAll('.thumb.failed').length")
     assert "$PLATES_TOKEN" in guarded.text("#curl")
     assert TOKEN not in guarded.run("return document.documentElement.outerHTML + location.href")
     assert guarded.run("return sessionStorage.length + localStorage.length") == 0
@@ -185,6 +205,11 @@ def test_passes_appear_as_they_come_and_are_found_again(driver, fake, store, tmp
         page.click("#search [type=submit]")
         rows(page, first)
         assert "1 pass is kept" in page.text("#cameras-status")
+        state_file(tmp_path, "gate").write_text('{"status": "silent"}')
+        page.wait_for(lambda: "no picture comes" in page.text("#camera-states"), "its state")
+        page.run("document.getElementById('search-until').value = '2026-01-01T00:00'")
+        page.click("#search [type=submit]")
+        rows(page)
         page.click("#search [type=reset]")
         rows(page, second, first, old)
         visible = "return document.getElementById(arguments[0]).checkVisibility()"
@@ -192,6 +217,9 @@ def test_passes_appear_as_they_come_and_are_found_again(driver, fake, store, tmp
         assert not page.run(visible, "cameras") and page.run(visible, "intake")
         page.click("[data-tab=cameras]")
         rows(page, second, first, old)
+        page.run("document.getElementById('search-text').focus()")
+        page.give("paste", PHOTO, "cell.jpg")  # as a spreadsheet gives it, beside a text
+        assert page.run(visible, "cameras")
         page.give("drop", PHOTO, "photo.jpg")  # what is dropped here is shown there
         page.answer("photo.jpg")
         assert not page.run(visible, "cameras") and page.run(visible, "work")

@@ -24,7 +24,9 @@ from gateway_support import (
 )
 from support import PHOTO, number, post_raw, running_gateway, wait_until
 
-from api.edge.protocol import MAX_HEADERS
+from api.edge.protocol import MAX_HEADERS, GatewayConfig
+from api.main import create_app
+from api.settings import Settings
 
 pytestmark = pytest.mark.usefixtures("no_tracebacks")
 
@@ -122,6 +124,11 @@ def test_a_trickling_head_does_not_extend_its_time(hasty, first):
 def test_a_connection_without_a_byte_is_closed_silently(hasty):
     with connect(hasty) as connection:
         assert everything(connection) == b""
+
+
+def test_idle_connections_are_kept_longer_than_proxies_keep_theirs():
+    settings = Settings()
+    assert GatewayConfig(create_app(settings), settings).timeout_keep_alive > 60
 
 
 def test_surplus_connections_are_asked_to_come_back_and_closed_if_there_are_many(fake):

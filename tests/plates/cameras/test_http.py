@@ -65,6 +65,7 @@ def heard(lines):
 def test_events_as_they_come_and_again_after_the_last_one_heard(client, store):
     store.add(a_pass(id="before"), None, ())
     with client.stream("GET", "/v1/events") as answer:
+        assert answer.headers["x-accel-buffering"] == "no"  # nginx would hold them back
         lines = answer.iter_lines()
         assert next(lines) == ": listening"
         store.add(a_pass(kind="updated", id="p"), None, ())

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import httpx
 import psutil
 import pytest
-from support import is_alive, wait_until
+from support import PHOTO, is_alive, wait_until
 
 from api.settings import Settings
 from api.status import read_status
@@ -133,6 +133,22 @@ def test_a_killed_worker_is_replaced_and_ctrl_c_ends_it_all(tmp_path):
     lines = log.read_text()
     assert "Restarting the gateway" in lines and "Traceback" not in lines
     assert "PLATES_CONCURENCY: there is no such setting (is PLATES_CONCURRENCY meant?)" in lines
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no socket for both families here")
+def test_on_both_families_each_client_has_a_rate_of_its_own(tmp_path):
+    limits = {"PLATES_RATE_LIMIT": "0.01", "PLATES_RATE_BURST": "1"}
+    environment = {"PLATES_TRITON_URL": "127.0.0.1:1", "PLATES_HOST": "::"} | limits
+
+    def status(address):
+        transport = httpx.HTTPTransport(local_address=address)
+        with httpx.Client(transport=transport, timeout=60) as client:
+            url = f"http://127.0.0.1:{service.url.rpartition(':')[2]}/v1/plates"
+            return client.post(url, files={"image": PHOTO}).status_code
+
+    with running_service(environment, tmp_path / "log") as service:
+        sent = [status(address) for address in ("127.0.0.1", "127.0.0.1", "127.0.0.2")]
+    assert sent == [503, 429, 503]
 
 
 def test_a_killed_supervisor_takes_the_worker_with_it(tmp_path):
