@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 logging.getLogger("httpx").setLevel(logging.WARNING)
 
 _TIMEOUT_S, _POLL_S, _PURGE_EVERY_S = 10, 0.2, 10
-_LATE_S = 30
+_LATE_S, _DATABASE_S = 30, 5
 # Plate Recognizer Stream gives angles on the unit circle; who approaches goes down.
 _ANGLES = {"right": 0, "leaving": 90, "left": 180, "approaching": 270}
 _CSV_HEADER = (
@@ -69,13 +69,13 @@ def _serve(store: Store, name: str, target: Target, stop: threading.Event) -> No
     while not stop.wait(_POLL_S):
         try:
             for delivery in store.due(name, time.time()):
-                _attempt(store, target, delivery)
+                _attempt(store, target, delivery, stop)
         except StoreUnavailable as error:
             logger.warning("%s waits for the database: %s", name, error)
-            stop.wait(5)
+            stop.wait(_DATABASE_S)
 
 
-def _attempt(store: Store, target: Target, delivery: Delivery) -> None:
+def _attempt(store: Store, target: Target, delivery: Delivery, stop: threading.Event) -> None:
     try:
         target(delivery, json.loads(delivery.payload))
     except Exception as error:
@@ -85,7 +85,12 @@ def _attempt(store: Store, target: Target, delivery: Delivery) -> None:
         level, outcome = (logging.WARNING, "again later") if again else (logging.ERROR, "lost")
         logger.log(level, "%s: event %d %s: %s", delivery.target, delivery.seq, outcome, reason)
     else:
-        store.delivered(delivery)
+        while not stop.is_set():  # what is owed still would be delivered again
+            try:
+                return store.delivered(delivery)
+            except StoreUnavailable as error:
+                logger.warning("%s waits for the database: %s", delivery.target, error)
+                stop.wait(_DATABASE_S)
 
 
 def targets_of(file: settings.CamerasFile) -> dict[str, Target]:
@@ -101,7 +106,9 @@ def targets_of(file: settings.CamerasFile) -> dict[str, Target]:
             # No proxies of the environment: they would look up names themselves.
             # SSL_CERT_FILE holds all the same.
             way = _Pinned(target.private_addresses)
-            client = httpx.Client(transport=way, trust_env=False, timeout=_TIMEOUT_S)
+            # A receiver may do its work before it answers: to ask again would have it done twice.
+            patience = httpx.Timeout(_TIMEOUT_S, read=3 * _TIMEOUT_S)
+            client = httpx.Client(transport=way, trust_env=False, timeout=patience)
             targets[target.name] = partial(_post, target, client)
     return targets
 
@@ -274,6 +281,7 @@ class _Mqtt:
             self._client.tls_set()
         self._client.will_set(self._availability, "offline", qos=1, retain=True)
         self._client.on_connect = self._greet
+        self._client.reconnect_delay_set(max_delay=_TIMEOUT_S)  # two minutes would be too late
         port = address.port or (8883 if address.scheme == "mqtts" else 1883)
         self._client.connect_async(address.hostname or "", port)
         self._client.loop_start()

@@ -52,7 +52,11 @@ class PlateList:
 
 
 def _read(path: Path) -> Iterator[str]:
-    lines = path.read_text(encoding="utf-8-sig", errors="replace").splitlines()
+    content = path.read_bytes()
+    try:
+        lines = content.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError:  # Excel's CSV on a Russian Windows
+        lines = content.decode("cp1251", "replace").splitlines()
     # Spreadsheets write semicolons where commas are decimal points.
     delimiter = max(",;\t", key="\n".join(lines[:1]).count)
     column = 0

@@ -44,6 +44,12 @@ def _writable(place: Path | str) -> Path | str:
     return place
 
 
+def _readable(path: Path) -> Path:
+    if not path.is_file() or not os.access(path, os.R_OK):
+        raise ValueError("expected a file that can be read")
+    return path
+
+
 def _with_environment(value: object) -> str:
     try:
         return re.sub(r"\$\{(\w+)\}", lambda name: os.environ[name[1]], str(value))
@@ -151,7 +157,7 @@ class CamerasFile(_Table):
     """All of `cameras.toml`."""
 
     storage: Storage = Field({}, validate_default=True)
-    lists: dict[Name, Annotated[BesideFile, pydantic.types.PathType("file")]] = {}
+    lists: dict[Name, Annotated[BesideFile, AfterValidator(_readable)]] = {}
     targets: tuple[Annotated[Target, Field(discriminator="kind")], ...] = ()
     cameras: tuple[Camera, ...]
 
@@ -198,5 +204,6 @@ def _line(document: dict[str, Any], problem: Any) -> str:
         keys[1] = document[keys[0]][keys[1]]["name"]
     line = ".".join(map(str, keys)) + ": " + problem["msg"].removeprefix("Value error, ")
     # Passwords may stand in these, in whole tables, and as the value of a misspelt key.
-    hidden = keys[-1] in _SECRET or problem["type"] == "extra_forbidden" or found[0] == "{"
+    hidden = keys[-1] in _SECRET or problem["type"] == "extra_forbidden"
+    hidden = hidden or found[0] == "{" or "@" in found
     return line if hidden else f"{line}, found {found}"

@@ -46,6 +46,8 @@ _events = sa.Table(
     sa.UniqueConstraint("pass_id", "revision", "type"),
     sa.Index("events_started", "started"),
     sa.Index("events_created", "created"),
+    # What is searched, without the payloads: they are most of the table.
+    sa.Index("events_searched", "seq", "pass_id", "camera", "text", "started", "type"),
     # A deleted event's number isn't given again: clients go on after the last that they saw.
     sqlite_autoincrement=True,
 )
@@ -241,9 +243,11 @@ class Store:
     def _find(
         self, *conditions: sa.ColumnElement[bool], order: Any = _events.c.seq, limit: int = 1000
     ) -> list[tuple[int, str]]:
-        query = sa.select(_events.c.seq, _events.c.payload).where(*conditions)
+        found = sa.select(_events.c.seq).where(*conditions).order_by(order).limit(limit)
+        query = sa.select(_events.c.seq, _events.c.payload)
+        query = query.where(_events.c.seq.in_(found.correlate(None))).order_by(order)
         with self._transaction() as connection:
-            rows = connection.execute(query.order_by(order).limit(limit))
+            rows = connection.execute(query)
             return [(seq, payload) for seq, payload in rows]
 
     @contextmanager

@@ -22,7 +22,7 @@ from support import make_certificate, wait_until
 from plates.benchmarks.cameras import free_port
 from plates.cameras.delivery import deliver, targets_of
 from plates.cameras.settings import CamerasFile
-from plates.cameras.store import Delivery
+from plates.cameras.store import Delivery, StoreUnavailable
 
 WEBHOOK = {"name": "hook", "kind": "webhook", "secret": SIGNING_KEY, "private_addresses": True}
 
@@ -101,6 +101,24 @@ def test_the_address_that_was_checked_is_connected_to(store, monkeypatch):
     assert set(connected) == {("93.184.216.34", 8000)}
 
 
+def test_what_was_delivered_is_not_sent_again_while_the_database_is_away(
+    store, receiver, monkeypatch
+):
+    note, away = store.delivered, iter([StoreUnavailable, StoreUnavailable])
+
+    def delivered(delivery):
+        for error in away:
+            raise error
+        note(delivery)
+
+    monkeypatch.setattr("plates.cameras.delivery._DATABASE_S", 0.01)
+    monkeypatch.setattr(store, "delivered", delivered)
+    store.add(a_pass(), None, ["hook"])
+    with delivering(store, WEBHOOK | {"url": receiver.url}):
+        wait_until(nothing_owed(store, "hook"))
+    assert len(receiver.requests) == 1
+
+
 def test_of_several_addresses_one_that_listens_is_connected_to(store, receiver, monkeypatch):
     found = [(socket.AF_INET6, ("::1", 0)), (socket.AF_INET, ("127.0.0.1", 0))]
     looked_up = [(family, socket.SOCK_STREAM, 0, "", address) for family, address in found]
@@ -139,14 +157,16 @@ def test_certificates_are_checked_for_the_name(store, receiver, tmp_path, monkey
     assert receiver.requests[0].headers["host"] == f"hub.example:{receiver.server_port}"
 
 
-def test_a_slow_target_holds_no_other(store, receiver, tmp_path):
+def test_a_slow_target_holds_no_other(store, receiver, tmp_path, monkeypatch):
+    monkeypatch.setattr("plates.cameras.delivery._TIMEOUT_S", 1)
     receiver.open.clear()
     for number in range(5):
         store.add(a_pass(number), None, ["hook", "log"])
     log = {"name": "log", "kind": "jsonl", "path": tmp_path / "passes.jsonl"}
     with delivering(store, WEBHOOK | {"url": receiver.url}, log):
         wait_until(nothing_owed(store, "log"))
-        assert len(store.due("hook", 1e10)) == 5
+        time.sleep(1.2)  # three times as long is waited for an answer
+        assert [owed.attempts for owed in store.due("hook", 1e10)] == [0] * 5
         receiver.open.set()
         wait_until(nothing_owed(store, "hook"))
     ids = [json.loads(request.body)["id"] for request in receiver.requests]

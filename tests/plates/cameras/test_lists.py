@@ -24,6 +24,8 @@ def test_plates_are_found_however_they_are_written(tmp_path, written):
     path.write_text(written, encoding="utf-8")
     residents = PlateList("residents", path)
     assert residents.near([CAR]) == {CAR} and residents.near([OTHER]) == {OTHER}
+    path.write_text("Х556ХМ750;x\nВ840СК197;y\n", encoding="cp1251")  # of Excel in Russian
+    assert PlateList("excel", path).near([CAR, OTHER]) == {CAR, OTHER}
     path.write_text("АІ1234ВК\nTÜ-AB 123\n", encoding="utf-8")  # Ukrainian, German
     assert PlateList("guests", path).near(["AI1234BK", "TUAB123"]) == {"AI1234BK", "TUAB123"}
 

@@ -115,6 +115,14 @@ crop = [0.5, 0, 0.5, 1]
 """
 
 
+def test_a_list_that_may_not_be_read_is_named(write, monkeypatch):
+    path = write('cameras = []\n[lists]\nresidents = "residents.csv"')
+    load(path)
+    monkeypatch.setattr("os.access", lambda _, mode: mode != os.R_OK)
+    with pytest.raises(CameraSettingsError, match="residents: expected a file that can be read"):
+        load(path)
+
+
 def test_all_problems_are_named_at_once_without_passwords(write):
     with pytest.raises(CameraSettingsError) as problem:
         load(write(WRONG))
@@ -148,10 +156,18 @@ def test_all_problems_are_named_at_once_without_passwords(write):
 
 @pytest.mark.parametrize(
     "text",
-    ["cameras = [", "cameras = 1", "cameras = [1]", "lists = []", "", "[[targets]]\nname = [1]"],
+    [
+        "cameras = [",
+        'cameras = ["rtsp://admin:hunter2@camera"]',
+        "cameras = [1]",
+        'storage = "postgresql://plates:hunter2@db/plates"',
+        "",
+        "[[targets]]\nname = [1]",
+    ],
 )
 def test_what_is_no_table_is_named(write, text):
-    with pytest.raises(CameraSettingsError, match="cameras"):
+    with pytest.raises(CameraSettingsError, match="cameras") as problem:
         load(write(text))
+    assert "hunter2" not in str(problem.value)
     with pytest.raises(CameraSettingsError, match=r"missing\.toml can't be read"):
         load(write(text).with_name("missing.toml"))
