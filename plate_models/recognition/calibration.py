@@ -88,7 +88,7 @@ class Calibration:
                 continue
             message = (
                 f"{NAME} was measured with the {name} {expected}, the one at hand is {found}: "
-                "run `plates calibrate --release --weights` with their folder"
+                "run `plates calibrate --release --weights FOLDER`"
             )
             if name in ("recognizer", "rectifier"):
                 raise CalibrationError(message)

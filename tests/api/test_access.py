@@ -2,6 +2,7 @@
 
 import ssl
 import time
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -21,6 +22,7 @@ from gateway_support import (
 from pydantic import ValidationError
 from support import PHOTO, assert_problem, make_certificate, number, post_raw, running_gateway
 
+from api.edge.access import _by_address
 from api.settings import Settings
 
 TOKEN, OTHER = "q1-secret-of-the-gate", "Q2/secret+of.the~yard=="
@@ -104,6 +106,9 @@ def test_without_tokens_addresses_have_rates_and_each_photo_of_a_batch_counts(fa
         assert client.post(BATCH, files=[("image", PHOTO)] * 3).status_code == 200
         assert statuses(client, None, None) == [200, 429]
         assert post_raw(client, PHOTO, forwarded).status_code == 429
+    hosts = (SimpleNamespace(host=f"2001:db8:{end}") for end in (":1", ":f:1", "1::1"))
+    one, same, other = (_by_address(SimpleNamespace(client=host)) for host in hosts)
+    assert one == same != other  # a client has 2**64 of them
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The way to Triton: its failures, readiness, several Tritons."""
 
 import json
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import fake_triton
@@ -12,7 +11,7 @@ import pytest
 from fake_triton import FakeTriton, Holding, refusing, sleeping
 from gateway_support import ALPR, BATCH, HANG_S, READER, assert_dialect_error
 from pydantic import ValidationError
-from support import PHOTO, STATUS, assert_problem, post_raw, running_gateway, wait_until
+from support import PHOTO, STATUS, assert_problem, number, post_raw, running_gateway, wait_until
 
 from api.errors import PHOTO_PROBLEMS
 from api.readiness import canary_photo
@@ -106,7 +105,7 @@ def test_photos_that_are_read_at_the_stop_are_answered(fake):
                 for path, field in zip(paths, fields, strict=True)
             ]
             assert holding.arrived.acquire(timeout=HANG_S)
-            time.sleep(0.5)  # The others wait for the only place.
+            wait_until(lambda: number(client, "plates_waiting") == 3)  # for the only place
         answers = [post.result() for post in posts]
     for answer in answers[:2]:
         assert_problem(answer, 503, AWAY)
@@ -165,8 +164,8 @@ def test_addresses_that_make_no_sense(url):
 
 
 def test_ready_asks_once_for_many_and_waits_longer_than_an_answer_stays_young(fake):
-    fake.reply = sleeping(0.3)
-    with running_gateway(fake, ready_max_age_s=0.2) as client, ThreadPoolExecutor(6) as pool:
+    fake.reply = sleeping(1.5)
+    with running_gateway(fake, ready_max_age_s=1) as client, ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(lambda _: client.get("/readyz"), range(6)))
     assert [answer.json() for answer in answers] == [{"status": "ready"}] * 6
     assert len(fake.photos) == 1

@@ -151,7 +151,8 @@ def test_a_golden_photo_must_be_read(released, exported, tmp_path):
 
 
 def test_only_what_changed_is_exported_again(repository_copy, released, tmp_path, monkeypatch):
-    package = shutil.copytree(Path(export.__file__).parent, tmp_path / "package")
+    others = shutil.ignore_patterns("__pycache__")  # written meanwhile by other processes
+    package = shutil.copytree(Path(export.__file__).parent, tmp_path / "package", ignore=others)
     monkeypatch.setattr(release, "_PACKAGE", package)
     for path, again in (
         ("training/labels.py", False),

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import pairwise
 
+import cv2
 import numpy as np
 import pytest
 import torch
@@ -14,7 +15,7 @@ from plate_models.detection import (
     select_boxes,
     tiles_of,
 )
-from plate_models.pixels import crop, lift_contrast, resample
+from plate_models.pixels import _one_field, crop, lift_contrast, resample
 from plate_models.rectification import crop_boxes, quads_from_theta, widen_boxes
 from plate_models.spec import DETECTOR, RECTIFIER
 
@@ -99,6 +100,9 @@ def test_a_line_of_pixels_is_a_photo_too(kind):
     for size_hw in ((3000, 1), (1, 3000)):
         canvas, _ = letterbox(kind(np.full((*size_hw, 3), 9, np.uint8)), (768, 448))
         assert (np.asarray(canvas) == 9).any()
+    # And of a large photo no pixel is skipped: noise is averaged away.
+    noise = np.random.default_rng(4).integers(0, 100, (1536, 1536, 3)).astype(np.uint8)
+    assert np.asarray(letterbox(kind(noise), (192, 192))[0]).std() < 6
 
 
 @pytest.mark.parametrize(
@@ -194,6 +198,10 @@ def test_of_interlaced_pixels_one_field_is_cropped(kind):
     box = np.array([[60.0, 81, 180, 131]])
     crops = (np.asarray(crop_boxes(kind(each), box)) for each in (first, interlaced))
     assert np.abs(np.subtract(*crops)).max() <= 1
+    still = cv2.GaussianBlur(
+        np.random.default_rng(5).integers(0, 256, (60, 90, 3), np.uint8), (0, 0), 1
+    )
+    assert (np.asarray(_one_field(kind(still))) == still).all()
 
 
 def test_the_photo_edge_is_repeated_beyond_it(kind):
@@ -215,3 +223,5 @@ def test_quads_show_what_the_sampler_sampled(kind):
     rectified = np.asarray(resample(crop_boxes(photo, boxes), theta, (48, 188)))
     seen = rectified[0, :2][:, [0, 0, -1, -1], [0, -1, -1, 0]].T + 0.5
     np.testing.assert_allclose(quads_from_theta(theta, boxes)[0], seen, atol=1.5, rtol=0)
+    flat, far = np.full((1, 3, 8, 8), 9, np.float32), 2 * np.eye(2, 3, dtype=np.float32)[None]
+    assert (np.asarray(resample(kind(flat), far, (4, 4))) == 9).all()  # beyond the crop, too

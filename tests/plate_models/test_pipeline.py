@@ -8,6 +8,7 @@ from spelled import log_probs_of
 
 from plate_models.formats import grammar_of
 from plate_models.pipeline import PipelineConfig, read_plates
+from plate_models.recognition import ctc
 from plate_models.recognition.calibration import UNCALIBRATED
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 
@@ -219,6 +220,7 @@ def test_a_plate_of_two_lines_is_read_row_by_row(detected_as_two):
         half_w, half_h = 50 * (1 + margin_w) * SHARE, 40 * (1 + margin_h) * SHARE
         assert plate.quad[0] == pytest.approx((150 - half_w, 224 - half_h), abs=1.5)
     assert plate.crop[:20].max() < 60 and plate.crop[-20:].min() > 200
+    assert ctc.greedy_decode(plate.log_probs) == "A123BC77"
 
 
 @pytest.mark.parametrize(
@@ -259,7 +261,8 @@ def test_a_plate_that_its_box_cut_is_cropped_again():
         return rectified, theta
 
     rows = [[350.0, 200, 450, 220, 0.9, 0], [20.0, 20, 120, 40, 0.8, 0]]
-    cut, _ = read_plates(photo, detector_of(*rows), rectify_by_ink, recognize)
+    cut, other = read_plates(photo, detector_of(*rows), rectify_by_ink, recognize)
+    assert np.median(cut.crop) < 50 and np.median(other.crop) > 200  # each has its own picture
     assert batches == [2, 1]
     assert [cut.quad[0][0], cut.quad[1][0]] == pytest.approx([300, 500], abs=5)
 

@@ -11,6 +11,7 @@ import pytest
 from bulk_cases import WEIGHTS, archive, jpeg, reader
 from photo_files import BAD
 
+from plate_models.spec import Limits
 from plates.bulk import BulkError, OutputError, Request, running
 
 
@@ -77,8 +78,11 @@ def test_a_finished_run_has_nothing_left_to_do(ray, request_, monkeypatch, capfd
     assert ray.asked == [0, 1, 2]
 
 
-def test_files_are_chosen_by_their_bytes(request_):
+def test_files_are_chosen_by_their_bytes(request_, monkeypatch):
+    for module in ("reading", "source"):
+        monkeypatch.setattr(f"plates.bulk.{module}.LIMITS", Limits(max_bytes=5000))
     files = {
+        "huge.jpg": jpeg(15) + bytes(5000),
         **{"without_extension": jpeg(15), "photo.dat": jpeg(15), ".thumbnail": jpeg(15)},
         "burst.heics": BAD["heic sequence"][0],
         "phone": BAD["avif"][0],
@@ -93,8 +97,10 @@ def test_files_are_chosen_by_their_bytes(request_):
     done = run(request_)
     assert photos_of(request_) > {"without_extension", "photo.dat"}
     unread = ("burst.heics", "phone", "raw.dng", "words.jpg")
-    assert failed_in(request_) == dict.fromkeys(unread, "unsupported-type")
-    assert (done["photos"], done["failed"], done["others"]) == (20, 4, 2)
+    assert failed_in(request_) == dict.fromkeys(unread, "unsupported-type") | {
+        "huge.jpg": "too-many-bytes"
+    }
+    assert (done["photos"], done["failed"], done["others"]) == (21, 5, 2)
     others = {Path(name).name for name in manifest_of(request_)["other_files"]}
     assert others == {"drive.mp4", "letter.doc"}
 

@@ -130,3 +130,5 @@ def test_the_grounds_of_all_frames_say_the_format():
     frames = [seen("AB12377", x=300 * n, ground=ground) for n, ground in enumerate(grounds)]
     assert fuse(frames[1:2], READER).reading.format != "ru.taxi"
     assert fuse(frames, READER).reading.format == "ru.taxi"
+    rows = [replace(seen("1234AB77", x=x), evidence=Evidence(2, WHITE)) for x in (0, 300)]
+    assert fuse(rows, READER).reading.format == "ru.motorcycle"

@@ -1,8 +1,10 @@
 """The cameras' routes, with a real database and a real gateway."""
 
 import json
+import socket
 import threading
 import time
+from multiprocessing.connection import Client, Listener
 
 import cv2
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from camera_events import a_pass, store_of
 from support import SCENE, running_gateway, wait_until
 
-from plates.cameras import state_file, worker
+from plates.cameras import http, state_file, worker
 from plates.cameras.http import make_router
 from plates.cameras.settings import CamerasFile
 from plates.cameras.sources import PushedFrames
@@ -46,7 +48,8 @@ def test_search_page_by_page(client, store):
 
 
 def test_picture_where_one_is_kept(client, store):
-    store.add(a_pass(id="with"), b"jpeg", ())
+    store.add(a_pass(kind="updated", id="with"), b"first", ())
+    store.add(a_pass(revision=2, id="with"), b"jpeg", ())
     store.add(a_pass(id="without"), None, ())
     answer = client.get("/v1/passes/with/picture")
     assert (answer.content, answer.headers["content-type"]) == (b"jpeg", "image/jpeg")
@@ -108,18 +111,25 @@ def test_plates_are_shown_to_those_with_a_token_alone(fake, store, tmp_path):
         assert client.get("/v1/passes", headers={"Authorization": "Bearer abc"}).status_code == 200
 
 
-def test_a_pushed_frame_reaches_the_cameras_process(client, tmp_path):
+def test_a_pushed_frame_reaches_the_cameras_process(client, tmp_path, monkeypatch):
     def push(camera, photo=PHOTO, **query):
         headers = {"content-type": "image/jpeg"}
         url = f"/v1/cameras/{camera}/frames"
         return client.post(url, content=photo, headers=headers, params=query)
 
+    monkeypatch.setattr(http, "_ANSWER_S", 0.2)
+    with Listener(str(tmp_path / "door"), "AF_UNIX"):  # it is busy
+        assert push("door", PHOTO[:9000]).status_code == 503
+    monkeypatch.undo()
+    with socket.socket(socket.AF_UNIX) as left:  # by one that was killed
+        left.bind(str(tmp_path / "door"))
     statuses = [push(name).status_code for name in ("door", "gate", "nowhere")]
     assert statuses == [503, 409, 404]
     frames = PushedFrames()
     work = tmp_path / "door", frames
     threading.Thread(target=worker.receive, args=work, daemon=True).start()
-    wait_until((tmp_path / "door").exists)
+    wait_until(lambda: push("door").status_code == 202)
+    Client(str(tmp_path / "door"), "AF_UNIX").close()  # by a gateway that was killed
     assert push("door", captured="2026-01-31T12:00:01Z").status_code == 202
     frame = next(frames.frames())
     assert frame.captured == 1769860801 and np.array_equal(frame.image, cv2.imread(str(SCENE)))

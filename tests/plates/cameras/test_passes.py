@@ -95,7 +95,8 @@ def test_it_ends_after_silence_once_and_not_before():
     passes, events = passes_of(), []
     for second in np.arange(0, 12, 0.2).tolist():
         plates = [seen(CAR, (400, 300))] if second < 2 else []
-        reports = passes.add(frame_at(second), plates, Stream())
+        frame = frame_at(second)  # Behind it nothing moves any more.
+        reports = passes.hold(frame) if second > 2.5 else passes.add(frame, plates, Stream())
         events += [(second, report.event) for report in reports]
     [(second, _)] = [each for each in events if each[1].type == "pass.ended"]
     assert 5.5 < second < 6.5
@@ -146,6 +147,10 @@ def two_that_cross(second, _end=4):
 
 def one_that_is_hidden_for_a_while(second, _end=6):
     return [] if 2 <= second < 4 else [seen(CAR, (150 + 170 * second, 400), sure=0.98)]
+
+
+def one_that_stands_and_is_hidden_for_longer(second, _end=24):
+    return [] if 8 <= second < 20 else [seen(CAR, (500, 400))]
 
 
 def one_that_follows_in_the_same_place(second, _end=6):
@@ -205,6 +210,7 @@ def glimpse_of(text):
         (one_that_turns_out_of_sight, [CAR]),
         (two_that_cross, [OTHER, CAR]),
         (one_that_is_hidden_for_a_while, [CAR]),
+        (one_that_stands_and_is_hidden_for_longer, [CAR]),
         (one_that_follows_in_the_same_place, [OTHER, CAR]),
         (one_that_stops_where_another_stood, [OTHER, CAR]),
         (one_that_follows_before_it_can_be_read, [OTHER, CAR]),
@@ -232,7 +238,8 @@ def test_what_cant_be_read_is_reported_if_it_moves_and_is_seen_well():
         unread = [seen("A11", (200 + 200 * second, 300), 100, 0.3)]
         sign = [seen("K77", (900, 100), 100, 0.3)]
         noise = [seen("M99", (600, 600), 80, 0.3)] if second == 1 else []
-        return unread + sign + noise
+        far = [seen("B22", (200 + 100 * second, 180), 50, 0.3)]
+        return unread + sign + noise + far
 
     [event] = ended(run(passes_of(), script))
     assert (event.text, event.readable) == ("", False)
@@ -312,7 +319,7 @@ def test_zones_name_passes_and_leave_out_others():
     left = {"left": ((0, 0), (0.5, 0), (0.5, 1), (0, 1))}
 
     def script(second, _end=3):
-        return [seen(CAR, (300 + 200 * second, 300)), seen(OTHER, (1000, 500 + 10 * second))]
+        return [seen(CAR, (300 + 200 * second, 600)), seen(OTHER, (1000, 500 + 10 * second))]
 
     [event] = ended(run(passes_of(zones=left), script))
     assert (event.text, event.motion.zones) == (CAR, ["left"])
@@ -331,14 +338,22 @@ def test_a_listed_plate_is_matched_by_its_probability_not_by_its_spelling(tmp_pa
 
     sure = match_of(CAR, 0.999)
     assert (sure.list, sure.text) == ("residents", CAR) and sure.probability > 0.9
+    # What opens a gate at a probability hears of a higher one.
+    events = run(
+        passes_of(lists=[residents]),
+        lambda s, _end=2: [seen(CAR, (400 + 50 * s, 300), sure=0.99 if s < 1 else 0.9999)],
+    )
+    told = [e.match.probability for e in events if e.match and e.type == "pass.updated"]
+    assert told[0] < told[-1]
     # One character from a listed one, and surely read: another plate.
     assert match_of(ALIKE, 0.999) is None
 
 
 def test_what_the_stream_lost_during_a_pass_is_said():
     passes = passes_of()
-    for number, dropped in enumerate((7, 8, 10)):
-        plates = [seen(CAR, (400, 300))]
+    for number, (dropped, sure) in enumerate(((7, 0.99), (8, 0.999), (10, 0.99))):
+        plates = [replace(seen(CAR, (400, 300), sure=sure), crop=np.full((48, 188, 3), number))]
         passes.add(frame_at(number / 5), plates, Stream(frames_dropped=dropped, reconnects=1))
     [report] = passes.close()
+    assert report.event.time.best == frame_at(0.2).captured and report.crop.max() == 1
     assert (report.event.stream.frames_dropped, report.event.stream.reconnects) == (3, 0)

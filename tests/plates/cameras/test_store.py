@@ -136,8 +136,8 @@ def test_search_by_camera_and_time_shows_each_pass_as_it_stands(open_store):
     assert [seq for seq, _ in search(store, since=third)] == [4]
     assert [seq for seq, _ in search(store, until=third)] == [3, 2]
     assert [seq for seq, _ in search(store, limit=1, before=4)] == [3]
-    running = store.running()
-    assert running == [a_pass(1, "updated", 2)]
+    assert store.running() == store.running("gate-1") == [a_pass(1, "updated", 2)]
+    assert not store.running("gate-2")
 
 
 def test_failures_are_tried_again_for_a_day(open_store):
@@ -199,8 +199,11 @@ def test_what_is_not_kept_goes_after_its_delivery(open_store):
     store = open_store(days=30)
     store.purge(now + 29.9 * 86_400, [])
     assert search(store)
+    last = store.last_seq()
     store.purge(now + 30.1 * 86_400, [])
     assert not search(store)
+    store.add(a_pass(3), None, [])  # Clients go on after the last that they saw.
+    assert store.last_seq() > last
 
 
 def test_a_pass_whose_end_is_deleted_does_not_run_again(open_store):
@@ -221,6 +224,14 @@ def test_several_open_a_new_database_at_once_and_lose_nothing(open_store):
     with ThreadPoolExecutor(4) as pool:
         written = pool.map(write, [open_store() for _ in range(4)])
         assert [sum(each) for each in zip(*written, strict=True)] == 20 * [1]
+        # One after the other: no lower number appears after a higher one was read.
+        one, other = open_store(), open_store()
+        assert one.last_seq() == other.last_seq()
+        with one._transaction(write=True):
+            late = pool.submit(other.add, a_pass(99), None, [])
+            with pytest.raises(TimeoutError):
+                late.result(0.5)
+        assert late.result(20)
 
 
 def test_events_wait_while_the_database_is_away(postgres, caplog):

@@ -112,6 +112,8 @@ def test_a_worker_that_gives_no_sign_is_killed_and_one_that_ends_each_time_is_gi
         mute = part._process.pid
         ticked_until(part, lambda: part.status.restarts["gateway"] == 1)
         assert not is_alive(mute)
+    with working(0, "time.sleep(1); os.write(give, b'.'); time.sleep(600)") as slow:
+        slow.start()  # To start takes longer, and may.
     monkeypatch.setattr(supervisor, "_LONGEST_PAUSE_S", 0.0)
     monkeypatch.setattr(supervisor, "MAX_IN_WINDOW", 3)
     with working(1, "sys.exit(7)") as part:
