@@ -1,7 +1,7 @@
 """Formats: grammar, regions and letters of Russian plates."""
 
 import pytest
-from spelled import BLUE, WHITE
+from spelled import BLUE, RED, WHITE
 
 from plate_models import formats
 from plate_models.formats import Region, grammar_of, reading_of
@@ -115,6 +115,9 @@ def test_proportions_and_a_band_tell_formats_of_one_shape_apart():
     assert weight("ABC1D23", 3.0, 0.95) > 10 * weight("ABC1D23", 3.0, 0.05)
     assert weight("BA123CD", 4.5, 0.05) > 5 * weight("BA123CD", 3.0, 0.05)
     assert weight("ABC1234", 3.0, 0.5) == weight("ABC1234", 3.0, 0.05)  # half a band is none
+    # Only Mercosul's have a band.
+    assert every.judge("ABC1234", Evidence(2, WHITE, 1.2, 0.05))[0] == "br.motorcycle.old"
+    assert every.judge("ABC1234", Evidence(1, RED, 3.1, 0.05))[0] == "br.commercial"
     assert weight("A123BC77", 2.0, 0.95) == weight("A123BC77", 4.6, 0.05)  # no proportions at home
 
 
