@@ -85,12 +85,13 @@ def _attempt(store: Store, target: Target, delivery: Delivery, stop: threading.E
         level, outcome = (logging.WARNING, "again later") if again else (logging.ERROR, "lost")
         logger.log(level, "%s: event %d %s: %s", delivery.target, delivery.seq, outcome, reason)
     else:
-        while not stop.is_set():  # what is owed still would be delivered again
+        while True:  # What is owed still would be delivered again.
             try:
                 return store.delivered(delivery)
             except StoreUnavailable as error:
                 logger.warning("%s waits for the database: %s", delivery.target, error)
-                stop.wait(_DATABASE_S)
+                if stop.wait(_DATABASE_S):
+                    return None
 
 
 def targets_of(file: settings.CamerasFile) -> dict[str, Target]:
