@@ -7,43 +7,40 @@ detector --help` lists the options of that training.
 
 import argparse
 import logging
+from collections.abc import Callable
 from dataclasses import MISSING, fields
 from importlib import import_module
 from typing import Any, get_args, get_type_hints
 
 from plates.cli.options import add_number
 
-# Subcommand: module and its configuration.
-TRAININGS = {
-    "detector": ("plate_models.training.detector", "DetectorTraining"),
-    "recognizer": ("plate_models.training.recognizer", "RecognizerTraining"),
-}
+NETS = ("detector", "recognizer")  # each with a module of that name
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("net", choices=sorted(TRAININGS))
+    parser.add_argument("net", choices=NETS)
     parser.add_argument("options", nargs=argparse.REMAINDER, help="see `plates train NET --help`")
 
 
 def run(arguments: argparse.Namespace) -> int:
     from plate_models.engines.nets import check_engine
 
-    module_name, class_name = TRAININGS[arguments.net]
-    module = import_module(module_name)
-    config = parse_options(getattr(module, class_name), arguments.net, arguments.options)
+    train, config = parse_options(arguments.net, arguments.options)
     check_engine("torch", config.device)
     for folder in filter(None, (config.folder, config.release)):
         folder.mkdir(parents=True, exist_ok=True)  # Not only after hours of training.
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    print(module.train(config))
+    print(train(config))
     return 0
 
 
-def parse_options(config_class: type[Any], net: str, words: list[str]) -> Any:
-    """Turn command-line options into a training's configuration, a frozen dataclass.
+def parse_options(net: str, words: list[str]) -> tuple[Callable[[Any], object], Any]:
+    """Import a training; turn command-line options into its configuration, a frozen dataclass.
 
     Its fields become options, described by their annotations.
     """
+    train = import_module(f"plate_models.training.{net}").train
+    config_class = get_type_hints(train)["config"]
     parser = argparse.ArgumentParser(prog=f"plates train {net}", description=f"Train the {net}.")
     types = get_type_hints(config_class, include_extras=True)
     for field in fields(config_class):
@@ -59,4 +56,4 @@ def parse_options(config_class: type[Any], net: str, words: list[str]) -> Any:
         else:
             text = f"{text} (default: {field.default})"
             parser.add_argument(option, type=kind, default=field.default, help=text)
-    return config_class(**vars(parser.parse_args(words)))
+    return train, config_class(**vars(parser.parse_args(words)))

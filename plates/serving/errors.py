@@ -12,7 +12,6 @@ class PreflightError(EmbeddedTritonError):
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("The embedded Triton can't start here:\n- " + "\n- ".join(problems))
-        self.problems = tuple(problems)
 
 
 class StartError(EmbeddedTritonError):

@@ -186,13 +186,6 @@ class Scoreboard:
     # Answers that overlap no known plate. Where there may be others, a person has to look at them.
     elsewhere: list[Answer] = field(default_factory=list)
 
-    def add(self, photo: Photo, nets: Nets) -> None:
-        """Score a photo."""
-        plates, elsewhere = score_photo(photo, nets)
-        self.photos += 1
-        self.elsewhere += elsewhere
-        self.plates += plates
-
     def counts(self) -> list[Count]:
         """Everything that is counted, by name."""
         verdicts = defaultdict[str, list[bool]](list)
@@ -253,7 +246,10 @@ def score(photos: Iterable[Photo], nets: Nets) -> dict[str, Scoreboard]:
     boards: dict[str, Scoreboard] = {}
     for photo in photos:
         board = boards.setdefault(photo.row, Scoreboard(photo.complete))
-        board.add(photo, nets)
+        plates, elsewhere = score_photo(photo, nets)
+        board.photos += 1
+        board.plates += plates
+        board.elsewhere += elsewhere
     return boards
 
 

@@ -15,7 +15,7 @@ from plate_models.training.benchmark import passes, plates
 from plate_models.training.benchmark.passes import FILM_KINDS, render_film
 from plate_models.training.benchmark.photos import BENCHMARK_KINDS, render_photo
 from plate_models.training.evaluation import sets
-from plate_models.training.evaluation.scoreboard import Scoreboard
+from plate_models.training.evaluation.scoreboard import score_photo
 from plate_models.training.synthetic.kinds import CAR, KINDS
 from plate_models.training.worker_pool import map_ahead
 from plates.cli import main as cli
@@ -87,10 +87,9 @@ def test_each_fault_shows_in_its_column(monkeypatch):
 
     def score(plate):
         monkeypatch.setattr(Nets, "read", lambda *_: [plate])
-        board = Scoreboard(complete=True)
-        board.add(photo, nets)
-        verdicts = board.plates[0].to_dict()["verdicts"]
-        return board.plates[0].corner_error, {name for name, yes in verdicts.items() if yes}
+        ((result,), _) = score_photo(photo, nets)
+        verdicts = result.to_dict()["verdicts"]
+        return result.corner_error, {name for name, yes in verdicts.items() if yes}
 
     aside = 0.02 * (label.box[2] - label.box[0])
     error, hits = score(replace(read, quad=tuple((x + aside, y) for x, y in label.quad)))

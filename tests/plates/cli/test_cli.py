@@ -46,7 +46,11 @@ def test_arguments_that_make_no_sense(words, text, run):
 def trained(monkeypatch):
     """The trainings that were begun; nothing is trained."""
     begun = []
-    monkeypatch.setattr(recognizer, "train", lambda config: begun.append(config) or "done")
+
+    def train(config: RecognizerTraining):
+        begun.append(config)
+
+    monkeypatch.setattr(recognizer, "train", train)
     return begun
 
 

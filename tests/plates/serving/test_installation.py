@@ -97,7 +97,7 @@ def test_ports_that_can_not_be_used_are_named_with_all_other_problems(tmp_path, 
         port = port or one
         with pytest.raises(PreflightError) as refused:
             EmbeddedTriton(tmp_path, http_port=port).start()
-    no_model, bad_port = refused.value.problems
+    _, no_model, bad_port = str(refused.value).split("\n- ")
     assert f"There is no model in {tmp_path}" in no_model
     assert f"Port {port} " in bad_port and "PLATES_TRITON_HTTP_PORT" in bad_port
     with pytest.raises(PreflightError, match="PLATES_TRITON_GRPC_PORT"):  # one port for two
