@@ -27,7 +27,7 @@ from plates.serving.running import running_service
 from plates.serving.triton import EmbeddedTriton
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config):
     """Give the renderer the few typefaces that matplotlib carries; workers inherit the setting."""
     import matplotlib
 
@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["PLATES_FONTS"] = str(folder)
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
+def pytest_runtest_setup(item):
     """Skip the tests that need control over a server's processes where it runs already."""
     if ELSEWHERE and item.get_closest_marker("control"):
         pytest.skip(f"needs control over the server's processes, and {ELSEWHERE[0]} is set")

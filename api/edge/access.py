@@ -105,9 +105,7 @@ def _by_address(request: Request) -> str:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return host
-    if isinstance(address, ipaddress.IPv6Address):
-        if mapped := address.ipv4_mapped:  # on a socket for both families
-            return str(mapped)
-        # A client with one IPv6 address has 2**64 of them.
-        return str(ipaddress.ip_network((address, 64), strict=False))
-    return host
+    if mapped := getattr(address, "ipv4_mapped", None):  # on a socket for both families
+        return str(mapped)
+    # A client with one IPv6 address has 2**64 of them.
+    return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else host

@@ -1,8 +1,5 @@
 """A pass as workers report it, and a database for it."""
 
-from pathlib import Path
-from typing import Any
-
 from plates.cameras.events import Pass
 from plates.cameras.settings import Storage
 from plates.cameras.store import PassesQuery, Store
@@ -10,10 +7,10 @@ from plates.cameras.store import PassesQuery, Store
 SIGNING_KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # of webhooks
 
 
-def a_pass(number: int = 1, kind: str = "ended", revision: int = 1, **changes: Any) -> Pass:
+def a_pass(number=1, kind="ended", revision=1, **changes):
     begin = 1769860800.0 + number
     quad = ((405, 331), (476, 331), (476, 353), (405, 353))
-    fields: dict[str, Any] = {
+    fields = {
         "text": "X556XM750",
         "text_native": "Х556ХМ750",
         "score": 0.998,
@@ -35,12 +32,12 @@ def a_pass(number: int = 1, kind: str = "ended", revision: int = 1, **changes: A
     return Pass.model_validate(fields | name | {"camera": "gate-1"} | changes)
 
 
-def store_of(place: Path | str, **changes: Any) -> Store:
+def store_of(place, **changes):
     """The store at a URL, or in a folder; it keeps all, unless changes say otherwise."""
     url = place if isinstance(place, str) else f"sqlite:///{place}/plates.db"
     return Store(Storage.model_validate({"url": url, "texts": True, "pictures": True} | changes))
 
 
-def search(store: Store, **query: Any) -> list[tuple[int, str]]:
+def search(store, **query):
     """What is kept of passes: numbers and JSON."""
     return store.search(PassesQuery(**query))

@@ -7,9 +7,7 @@ healthy one answers is tested against the real one, in test_api_live.py.
 import json
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 from unittest.mock import Mock
 
 import grpc
@@ -25,7 +23,7 @@ INFO = {
 }
 
 
-def outputs(count: int = 2) -> dict[str, np.ndarray]:
+def outputs(count=2):
     """Of two plates: a readable one at the top left, an unreadable one at the bottom right."""
     nan = np.nan
     boxes = [[10, 20, 110, 44], [400, 300, 440, 312]]
@@ -58,14 +56,12 @@ class Refusal(Exception):
 class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
     """Answers ModelInfer with whatever `reply` returns or raises."""
 
-    def __init__(
-        self, tls: tuple[bytes, bytes] | None = None, address: str = "127.0.0.1:0"
-    ) -> None:
+    def __init__(self, tls=None, address="127.0.0.1:0"):
         """Listen; `tls` is a private key and its certificate."""
-        self.reply: Callable[[bytes], dict[str, np.ndarray]] = lambda _: outputs()
-        self.photos: list[bytes] = []
+        self.reply = lambda _: outputs()
+        self.photos = []
         # Of the last call.
-        self.metadata: dict[str, str] = {}
+        self.metadata = {}
         self.request = service_pb2.ModelInferRequest()
         self.cancelled = threading.Semaphore(0)
         options = [("grpc.max_receive_message_length", -1)]
@@ -79,19 +75,17 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
         self._server.start()
 
     @property
-    def countries(self) -> str:
+    def countries(self):
         return str(self.request.parameters["countries"].string_param)
 
     @property
-    def timeout_us(self) -> int:
+    def timeout_us(self):
         return int(self.request.parameters["timeout"].int64_param)
 
-    def stop(self) -> None:
+    def stop(self):
         self._server.stop(None).wait()
 
-    def ModelInfer(  # noqa: N802  gRPC's name
-        self, request: Any, context: grpc.ServicerContext
-    ) -> service_pb2.ModelInferResponse:
+    def ModelInfer(self, request, context):  # noqa: N802  gRPC's name
         photo = request.raw_input_contents[0]
         self.photos.append(photo)
         self.metadata, self.request = dict(context.invocation_metadata()), request
@@ -113,31 +107,31 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
         return response
 
 
-def sleeping(seconds: float) -> Callable[[bytes], dict[str, np.ndarray]]:
-    def reply(_: bytes) -> dict[str, np.ndarray]:
+def sleeping(seconds):
+    def reply(_):
         time.sleep(seconds)
         return outputs()
 
     return reply
 
 
-def refusing(code: grpc.StatusCode, message: str) -> Callable[[bytes], dict[str, np.ndarray]]:
+def refusing(code, message):
     return Mock(side_effect=Refusal(code, message))
 
 
 class Holding:
     """A reply that keeps photos until the context ends: `arrived` counts them."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.arrived, self.release = threading.Semaphore(0), threading.Event()
 
-    def __call__(self, _: bytes) -> dict[str, np.ndarray]:
+    def __call__(self, _):
         self.arrived.release()
         self.release.wait(20)
         return outputs()
 
-    def __enter__(self) -> "Holding":
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.release.set()

@@ -2,13 +2,11 @@
 
 import contextlib
 import socket
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import httpx
-from fake_triton import FakeTriton, Holding, outputs
-from fastapi import APIRouter
+from fake_triton import Holding, outputs
 from fastapi.routing import iter_route_contexts
 from support import PHOTO, assert_problem, post_raw, running_gateway
 
@@ -25,32 +23,30 @@ BATCH, READER, ALPR = "/v1/plates/batch", "/v1/plate-reader/", "/v1/vision/alpr"
 MULTIPART = "multipart/form-data; boundary=b"
 
 
-def post_routes(*routers: APIRouter) -> set[str]:
+def post_routes(*routers):
     """Paths of all routes that take anything; the routers' too."""
     contexts = list(iter_route_contexts(create_app(Settings(), routers).routes))
     reading = {"GET", "HEAD", "OPTIONS"}
     return {str(context.path) for context in contexts if (context.methods or set()) - reading}
 
 
-def part(content: bytes = PHOTO, disposition: str = "", *headers: str) -> bytes:
+def part(content=PHOTO, disposition="", *headers):
     """A part of a form of the type MULTIPART; a photo unless a disposition is given."""
     disposition = disposition or 'form-data; name="image"; filename="a.jpg"'
     head = "\r\n".join(["--b", f"Content-Disposition: {disposition}", *headers, "", ""])
     return head.encode() + content + b"\r\n"
 
 
-def form(*parts: bytes) -> bytes:
+def form(*parts):
     return b"".join(parts) + b"--b--\r\n"
 
 
-def send(
-    client: httpx.Client, body: bytes, path: str = "/v1/plates", kind: str = MULTIPART
-) -> httpx.Response:
+def send(client, body, path="/v1/plates", kind=MULTIPART):
     return client.post(path, content=body, headers={"content-type": kind})
 
 
 @contextmanager
-def full_gateway(fake: FakeTriton, **options: object) -> Iterator[tuple[httpx.Client, Holding]]:
+def full_gateway(fake, **options):
     """A gateway whose only place is taken until the test releases it."""
     holding = Holding()
     fake.reply = lambda photo: outputs() if photo == canary_photo() else holding(photo)
@@ -62,25 +58,23 @@ def full_gateway(fake: FakeTriton, **options: object) -> Iterator[tuple[httpx.Cl
         assert holder.result().status_code == 200
 
 
-def address_of(client: httpx.Client) -> tuple[str, int]:
+def address_of(client):
     return client.base_url.host, client.base_url.port
 
 
-def connect(client: httpx.Client) -> socket.socket:
+def connect(client):
     return socket.create_connection(address_of(client), timeout=HANG_S)
 
 
-def begin_upload(
-    client: httpx.Client, sent: bytes, *headers: bytes, length: int = len(PHOTO)
-) -> socket.socket:
-    """Announce a photo of so many bytes, and send only the first of them."""
+def begin_upload(client, sent, *headers, length=None):
+    """Announce a photo, of the length of PHOTO unless one is given, and send its first bytes."""
     connection = connect(client)
     head = UPLOAD + b"".join(header + b"\r\n" for header in headers)
-    connection.sendall(head + b"Content-Length: %d\r\n\r\n" % length + sent)
+    connection.sendall(head + b"Content-Length: %d\r\n\r\n" % (length or len(PHOTO)) + sent)
     return connection
 
 
-def everything(connection: socket.socket) -> bytes:
+def everything(connection):
     """All bytes until the gateway closes the connection."""
     received = b""
     with contextlib.suppress(ConnectionResetError):
@@ -89,18 +83,18 @@ def everything(connection: socket.socket) -> bytes:
     return received
 
 
-def answer_to(client: httpx.Client, data: bytes) -> bytes:
+def answer_to(client, data):
     with connect(client) as connection:
         with contextlib.suppress(ConnectionError):
             connection.sendall(data)
         return everything(connection)
 
 
-def status_of(answer: bytes) -> int:
+def status_of(answer):
     return int(answer.split(b" ", 2)[1])
 
 
-def assert_refused(answer: bytes, status: int, slug: str | None = None) -> None:
+def assert_refused(answer, status, slug=None):
     """The last answer is a whole problem document that says that the connection is closed."""
     head, _, body = answer[answer.rindex(b"HTTP/1.1 4") :].partition(b"\r\n\r\n")
     headers = [line.split(b": ", 1) for line in head.split(b"\r\n")[1:]]
@@ -110,7 +104,7 @@ def assert_refused(answer: bytes, status: int, slug: str | None = None) -> None:
     assert int(response.headers["content-length"]) == len(body)
 
 
-def assert_dialect_error(response: httpx.Response, status: int, words: str = "") -> None:
+def assert_dialect_error(response, status, words=""):
     """The whole of an error of Plate Recognizer's or CodeProject.AI's, and nothing long in it."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/json"

@@ -9,20 +9,18 @@ bitstream whose parameters were changed to 16000x16000.
 
 import struct
 from pathlib import Path
-from typing import Any
 
 FILES = {path.stem: path.read_bytes() for path in (Path(__file__).parent / "heic").glob("*.heic")}
 PLAIN = FILES["plain"]
-Item = tuple[int, bytes, list[bytes], bytes]  # number, kind, properties, data
 
 
-def box(kind: bytes, *parts: bytes, version: int | None = None, flags: int = 0) -> bytes:
+def box(kind, *parts, version=None, flags=0):
     head = b"" if version is None else struct.pack(">I", version << 24 | flags)
     body = head + b"".join(parts)
     return struct.pack(">I4s", 8 + len(body), kind) + body
 
 
-def box_in(data: bytes, kind: bytes) -> bytes:
+def box_in(data, kind):
     """The first box of a kind, at any depth."""
     start = data.index(kind) - 4
     return data[start : start + int.from_bytes(data[start : start + 4], "big")]
@@ -32,21 +30,16 @@ CONFIG, SLICE = box_in(PLAIN, b"hvcC"), box_in(PLAIN, b"mdat")[8:]
 TILE = box_in(FILES["tile"], b"mdat")[8:], box_in(FILES["tile"], b"hvcC")
 
 
-def ispe(width: int, height: int) -> bytes:
+def ispe(width, height):
     return box(b"ispe", struct.pack(">II", width, height), version=0)
 
 
-def coded(number: int, side: int = 64, data: bytes = SLICE, config: bytes = CONFIG) -> Item:
+def coded(number, side=64, data=SLICE, config=CONFIG):
     return number, b"hvc1", [ispe(side, side), config], data
 
 
-def heic_of(
-    *items: Item,
-    references: tuple[tuple[bytes, int, list[int]], ...] = (),
-    extents: int = 1,
-    more: bytes = b"",
-) -> bytes:
-    """A container of items; `more` are further boxes among those of its pictures."""
+def heic_of(*items, references=(), extents=1, more=b""):
+    """A container of items (number, kind, properties, data), and `more` boxes among theirs."""
     head = box(b"ftyp", b"heic", bytes(4), b"mif1heic")
     known = list(dict.fromkeys(one for _, _, properties, _ in items for one in properties))
     place, places = len(head) + 8, b""
@@ -85,7 +78,7 @@ def heic_of(
     return head + box(b"mdat", *(data for _, _, _, data in items)) + meta
 
 
-def grid_of(rows: int, columns: int, width: int, height: int, *tile: Any) -> bytes:
+def grid_of(rows, columns, width, height, *tile):
     """A picture of tiles, all alike: arguments of `coded`."""
     layout = struct.pack(">BBBBII", 0, 1, rows - 1, columns - 1, width, height)
     tiles = [coded(number, *tile) for number in range(2, 2 + rows * columns)]
@@ -93,13 +86,13 @@ def grid_of(rows: int, columns: int, width: int, height: int, *tile: Any) -> byt
     return heic_of(grid, *tiles, references=((b"dimg", 1, [tile[0] for tile in tiles]),))
 
 
-def flat(side: int) -> bytes:
+def flat(side):
     """A large picture of next to nothing."""
     count = -(-side // 512)
     return grid_of(count, count, side, side, 512, *TILE)
 
 
-def shared_tile() -> bytes:
+def shared_tile():
     """A picture of one tile, which its transparency is made of, too."""
     layout, alpha = bytes(4) + b"\0\x40\0\x40", b"urn:mpeg:hevc:2015:auxid:1\0"
     sizes = [ispe(64, 64)]
@@ -111,7 +104,7 @@ def shared_tile() -> bytes:
     )
 
 
-def named() -> bytes:
+def named():
     """The plain picture, beside another that has a large name 255 times, and 10,000 references."""
     number, kind, properties, data = coded(1)
     name = box(b"auxC", bytes(600_000))
@@ -120,7 +113,7 @@ def named() -> bytes:
     return heic_of(plain, (2, b"hvc1", [name] * 255, b"x"), references=references)
 
 
-def burdened() -> bytes:
+def burdened():
     """The plain picture among a profile, a huge thumbnail, and texts that share megabytes."""
     number, kind, properties, data = coded(1)
     clap = box_in(PLAIN, b"clap")  # cuts to the size that the picture says

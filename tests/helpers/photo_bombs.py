@@ -7,14 +7,11 @@ picture of any side, of the most expensive kind, made of next to nothing.
 
 import struct
 import zlib
-from collections.abc import Callable
 
 import heic_files
 from heic_files import SLICE, box, coded, grid_of, heic_of, ispe
 from photo_files import encode, jpeg_claiming, pattern, png_chunk, png_claiming, png_of, saved
 from PIL import Image
-
-Made = Callable[[], bytes]
 
 MEGABYTE = 2**20
 SMALL_JPEG, SMALL_PNG = encode(pattern(), "JPEG"), encode(pattern(), "PNG")
@@ -25,112 +22,107 @@ _GIF_BLOCKS = 13 + 3 * 2 ** ((SMALL_GIF[10] & 7) + 1)
 GIF_FRAME = SMALL_GIF.index(b"\x2c", _GIF_BLOCKS)
 
 
-def flat(side: int, file_format: str, mode: str, **options: object) -> bytes:
+def flat(side, file_format, mode, **options):
     return saved(Image.new(mode, (side, side)), file_format, **options)
 
 
-def zeros(row: int, rows: int) -> bytes:
+def zeros(row, rows):
     """So many rows of so many zeros, deflated in little memory."""
     packer = zlib.compressobj(9)
     return b"".join(packer.compress(bytes(row)) for _ in range(rows)) + packer.flush()
 
 
-def png_endless() -> bytes:
+def png_endless():
     """A small picture, and megabytes of rows beyond it."""
     rows = zeros(MEGABYTE, 50)
     return png_of(8, 8, (b"IDAT", rows[:100]), (b"IDAT", rows[100:]))
 
 
-def png_with(*chunks: bytes) -> bytes:
+def png_with(*chunks):
     """The small PNG with these chunks after its header."""
     return SMALL_PNG[:33] + b"".join(chunks) + SMALL_PNG[33:]
 
 
-def tags_sharing_bytes(count: int, size: int) -> bytes:
+def tags_sharing_bytes(count, size):
     """A TIFF whose tags, each another one, all claim the same bytes."""
     return tiff_of({1000 + tag: (7, size, 8) for tag in range(count)}).ljust(size + 8, b"\0")
 
 
-def jpeg_with(*segments: bytes) -> bytes:
+def jpeg_with(*segments):
     """The small JPEG with these bytes after its start-of-image marker."""
     return SMALL_JPEG[:2] + b"".join(segments) + SMALL_JPEG[2:]
 
 
-def segment(marker: int, data: bytes) -> bytes:
+def segment(marker, data):
     return bytes([0xFF, marker]) + struct.pack(">H", len(data) + 2) + data
 
 
-def jpeg_frame(marker: int, bits: int = 8) -> bytes:
+def jpeg_frame(marker, bits=8):
     """The small JPEG with another frame marker or sample size."""
     data = bytearray(SMALL_JPEG)
     data[JPEG_FRAME + 1], data[JPEG_FRAME + 4] = marker, bits
     return bytes(data)
 
 
-def jpeg_of_scans(scans: int, side: int, mode: str = "CMYK") -> bytes:
+def jpeg_of_scans(scans, side, mode="CMYK"):
     """A large progressive JPEG of one colour, with further scans that say nothing."""
     data = flat(side, "JPEG", mode, progressive=True, subsampling=0)
     more = scans - data.count(b"\xff\xda")
     return data[:-2] + data[data.rindex(b"\xff\xda") : -2] * more + data[-2:]
 
 
-def webp_chunk(kind: bytes, data: bytes) -> bytes:
+def webp_chunk(kind, data):
     return kind + struct.pack("<I", len(data)) + data + bytes(len(data) % 2)
 
 
-def webp_of(*chunks: bytes) -> bytes:
+def webp_of(*chunks):
     body = b"WEBP" + b"".join(chunks)
     return b"RIFF" + struct.pack("<I", len(body)) + body
 
 
-def webp_with(*chunks: bytes) -> bytes:
+def webp_with(*chunks):
     """The small WebP with these chunks before its picture."""
     return webp_of(*chunks, SMALL_WEBP[12:])
 
 
-def webp_canvas(flags: int, width: int, height: int) -> bytes:
+def webp_canvas(flags, width, height):
     sides = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
     return webp_chunk(b"VP8X", bytes([flags, 0, 0, 0]) + sides)
 
 
-def webp_animation(width: int, height: int, frames: int) -> bytes:
+def webp_animation(width, height, frames):
     """Small frames on a large canvas."""
     sides = (63).to_bytes(3, "little") + (47).to_bytes(3, "little")
     frame = webp_chunk(b"ANMF", bytes(6) + sides + bytes(4) + SMALL_WEBP[12:])
     return webp_of(webp_canvas(2, width, height), webp_chunk(b"ANIM", bytes(6)), frame * frames)
 
 
-def gif_with(*blocks: bytes) -> bytes:
+def gif_with(*blocks):
     """The small GIF with these blocks before its picture."""
     return SMALL_GIF[:_GIF_BLOCKS] + b"".join(blocks) + SMALL_GIF[_GIF_BLOCKS:]
 
 
-def gif_frame(left: int, top: int, width: int, height: int) -> bytes:
+def gif_frame(left, top, width, height):
     """A small screen with a frame of any size."""
     frame = struct.pack("<HHHH", left, top, width, height)
     return SMALL_GIF[: GIF_FRAME + 1] + frame + SMALL_GIF[GIF_FRAME + 9 :]
 
 
-Value = tuple[int, int, int]
-
-
-def tiff_of(values: dict[int, Value], tail: bytes = b"") -> bytes:
+def tiff_of(values, tail=b""):
     """A TIFF of these tags: type, count, and value or place; `tail` comes after them."""
     entries = b"".join(struct.pack("<HHII", tag, *values[tag]) for tag in sorted(values))
     head = b"II*\0\x08\0\0\0" + struct.pack("<H", len(values))
     return head + entries + bytes(4) + tail
 
 
-def tiff_tags(
-    width: int = 8, height: int = 8, compression: int = 1, samples: int = 3
-) -> dict[int, Value]:
+def tiff_tags(width=8, height=8, compression=1, samples=3):
     """Tags of an RGB picture in one strip."""
     values = {256: (4, 1, width), 257: (4, 1, height), 258: (3, 1, 8), 259: (3, 1, compression)}
     values |= {262: (3, 1, 2), 273: (4, 1, 8), 277: (3, 1, samples), 278: (4, 1, height)}
     return values | {279: (4, 1, 3 * width * height), 284: (3, 1, 1)}
 
 
-def tiff_of_scans(*, counted: bool) -> bytes:
+def tiff_of_scans(*, counted):
     """A strip that is a progressive JPEG of too many scans; its length is right or 0."""
     photo = jpeg_of_scans(21, 64, "L")
     tags = tiff_tags(64, 64, compression=7, samples=1) | {262: (3, 1, 1)}
@@ -138,7 +130,7 @@ def tiff_of_scans(*, counted: bool) -> bytes:
     return tiff_of(tags | {273: (4, 1, place), 279: (4, 1, size)}, photo)
 
 
-def tiff_tile() -> bytes:
+def tiff_tile():
     """One pixel, in a tile of two gigabytes."""
     tags = {tag: tiff_tags(1, 1, compression=8)[tag] for tag in (256, 257, 258, 259, 262, 277, 284)}
     data = zeros(MEGABYTE, 200)
@@ -146,12 +138,12 @@ def tiff_tile() -> bytes:
     return tiff_of(tags | tile).ljust(300, b"\0") + data
 
 
-def bmp_of(width: int, height: int, header: int = 40) -> bytes:
+def bmp_of(width, height, header=40):
     size = struct.pack("<IiiHHIIiiII", header, width, height, 1, 8, 0, 0, 0, 0, 0, 0)
     return b"BM" + struct.pack("<IHHI", 54 + 1024, 0, 0, 54 + 1024) + size + bytes(1024)
 
 
-TOO_MANY_PIXELS: dict[str, Made] = {
+TOO_MANY_PIXELS = {
     "jpeg of huge claims": lambda: jpeg_claiming(65_500, 65_500),
     "webp of a huge canvas": lambda: webp_with(webp_canvas(0, 2**24, 2**24)),
     "gif of a frame far away": lambda: gif_frame(65_000, 65_000, 64, 48),
@@ -161,7 +153,7 @@ TOO_MANY_PIXELS: dict[str, Made] = {
         (1, b"hvc1", [ispe(65_000, 65_000), heic_files.CONFIG], SLICE)
     ),
 }
-UNSUPPORTED: dict[str, Made] = {
+UNSUPPORTED = {
     "jpeg of 12 bits": lambda: jpeg_frame(0xC1, 12),
     "lossless jpeg": lambda: jpeg_frame(0xC3),
     "jpeg of no height": lambda: jpeg_claiming(64, 0),
@@ -175,7 +167,7 @@ UNSUPPORTED: dict[str, Made] = {
         references=((b"dimg", 1, [2]),),
     ),
 }
-BROKEN: dict[str, Made] = {
+BROKEN = {
     "png of empty chunks": lambda: png_with(png_chunk(b"IDAT", b"") * 30_000),
     "jpeg of many comments": lambda: jpeg_with(b"\xff\xfe\x00\x02" * 50_000),
     "png of two headers": lambda: png_with(png_claiming(60_000, 60_000)[8:33]),
@@ -216,13 +208,13 @@ BROKEN: dict[str, Made] = {
     "heic of a box that goes back": lambda: heic_of()[:24] + b"\0\0\0\4free" + heic_of(coded(1)),
 }
 # With the slug of the refusal.
-REFUSED: dict[str, tuple[Made, str]] = {
+REFUSED = {
     **{name: (make, "too-many-pixels") for name, make in TOO_MANY_PIXELS.items()},
     **{name: (make, "unsupported-type") for name, make in UNSUPPORTED.items()},
     **{name: (make, "broken-image") for name, make in BROKEN.items()},
 }
 
-CHEAP: dict[str, Made] = {
+CHEAP = {
     "png with endless rows": png_endless,
     "png with a profile": lambda: png_with(png_chunk(b"iCCP", b"a\0\0" + zeros(MEGABYTE, 500))),
     "png with greedy exif": lambda: png_with(
@@ -243,7 +235,7 @@ CHEAP: dict[str, Made] = {
     "tiff that Pillow warns of": lambda: tiff_of(tiff_tags() | {284: (3, 2, 1)}).ljust(900, b"x"),
 }
 
-HEAVY: dict[str, Callable[[int], bytes]] = {
+HEAVY = {
     # Of RGBA (6), 16 bits each, whose pixels are all zero.
     "deep png": lambda side: png_of(
         side, side, (b"IDAT", zeros(1 + 8 * side, side)), kind=bytes([16, 6, 0, 0, 0])

@@ -27,7 +27,7 @@ class Cost(NamedTuple):
     result: list[int] | str
 
 
-def costs(side: int) -> tuple[dict[str, Cost], str]:
+def costs(side):
     """The cost of every file, and what else was written: warnings, and what decoders did beside."""
     words = [sys.executable, __file__, str(side)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
@@ -35,7 +35,7 @@ def costs(side: int) -> tuple[dict[str, Cost], str]:
     return {name: Cost(*cost) for name, *cost in rows}, done.stderr
 
 
-def _print_cost(name: str, data: bytes) -> None:
+def _print_cost(name, data):
     """Measure in a child, whose peak of memory begins where ours is now."""
     child = os.fork()
     if child == 0:
@@ -53,7 +53,7 @@ def _print_cost(name: str, data: bytes) -> None:
         raise RuntimeError(f"the process died over the file {name!r}")
 
 
-def _report(event: str, arguments: object) -> None:
+def _report(event, arguments):
     """Decoders get bytes, and need nothing else of this machine."""
     if event in ("open", "subprocess.Popen", "os.system", "os.exec", "socket.connect"):
         print(event, arguments, file=sys.stderr)

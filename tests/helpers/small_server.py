@@ -1,21 +1,18 @@
 """Tiny HTTP servers: that answer slowly, with refusals, or not at all; and `plates bench`."""
 
 import json
-import ssl
 import threading
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from plates.cli import main as command
 
 
-def bench(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
+def bench(folder, *words):
     """Run a tool: its exit status and its figures."""
     figures = folder / "new" / "all.json"
     status = command.main(["bench", *words, "--json", str(figures)])
-    found: dict[str, Any] = json.loads(figures.read_text())
+    found = json.loads(figures.read_text())
     assert "core" in found["machine"]
     return status, found
 
@@ -31,7 +28,7 @@ REFUSAL = Reply(status=429, retry_after="3")
 
 
 class QuietHandler(BaseHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
+    def log_message(self, *_):
         """Say nothing."""
 
 
@@ -40,29 +37,27 @@ class SmallServer(ThreadingHTTPServer):
 
     request_queue_size = 128
 
-    def __init__(self, handler: Callable[..., Any], tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, handler, tls=None):
         super().__init__(("127.0.0.1", 0), handler)
         self.socket = tls.wrap_socket(self.socket, server_side=True) if tls else self.socket
         self.url = f"http{'s' * bool(tls)}://127.0.0.1:{self.server_port}"
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.shutdown()
         self.server_close()
 
-    def handle_error(self, request: object, address: object) -> None:
+    def handle_error(self, request, address):
         """Clients that leave are meant to."""
 
 
-def small_server(
-    reply: Callable[[str], Reply] | Reply | None, tls: ssl.SSLContext | None = None
-) -> SmallServer:
+def small_server(reply, tls=None):
     """Answer with a reply, or with what `reply` makes of a path; None closes without an answer."""
 
     class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_GET(self) -> None:
+        def do_GET(self):
             self.rfile.read(int(self.headers["Content-Length"] or 0))
             answer = reply(self.path) if callable(reply) else reply
             if answer is None:

@@ -12,13 +12,12 @@ WHITE, YELLOW, BLUE, BLACK, RED = (
     tuple(0.96 if ground == colour else 0.01 for ground in GROUNDS)
     for colour in ("white", "yellow", "blue", "black", "red")
 )
-Doubts = dict[int, dict[str, float]]
 MANY = {"1": 0.3, "4": 0.25, "2": 0.25, "3": 0.2}
 # Thirteen doubtful texts come before the one with an O, so that the beam of twelve drops it.
-LOST: Doubts = {0: {"O": 0.05, "0": 0.95}, 1: MANY, 2: MANY}
+LOST = {0: {"O": 0.05, "0": 0.95}, 1: MANY, 2: MANY}
 
 
-def log_probs_of(text: str, doubts: Doubts | None = None, steps: int = 24) -> ctc.Array:
+def log_probs_of(text, doubts=None, steps=24):
     """(C, T) log-probabilities that spell a text; doubts are characters' odds at a place."""
     probs = np.full((RECOGNIZER.classes, steps), 1e-6)
     probs[BLANK] = 1.0
@@ -30,7 +29,7 @@ def log_probs_of(text: str, doubts: Doubts | None = None, steps: int = 24) -> ct
     return np.log(probs / probs.sum(axis=0))
 
 
-def log_probs_along(path: str, sure: float, alphabet: str = RECOGNIZER.alphabet) -> ctc.Array:
+def log_probs_along(path, sure, alphabet=RECOGNIZER.alphabet):
     """(C, T) log-probabilities whose best path is so sure in each step; "-" is the blank."""
     probs = np.full((len(alphabet) + 1, len(path)), (1 - sure) / len(alphabet))
     probs[[f"{alphabet}-".index(symbol) for symbol in path], range(len(path))] = sure

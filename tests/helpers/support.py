@@ -7,17 +7,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import psutil
 import pytest
 import uvicorn
-from fake_triton import FakeTriton
-from fastapi import APIRouter
 from photo_files import GOOD
 
 from api.edge.protocol import GatewayConfig
@@ -25,7 +21,7 @@ from api.errors import kinds
 from api.main import create_app
 from api.request import Deadline
 from api.settings import Settings
-from plate_models.training.labels import LabelledPlate, load_labels
+from plate_models.training.labels import load_labels
 
 ROOT = Path(__file__).resolve().parents[2]
 # The exported models; another folder while weights are being trained.
@@ -42,7 +38,7 @@ PLATES = (sys.executable, "-P", "-m", "plates.cli.main")
 STATUS = {kind.slug: kind.status for kind in kinds()}
 
 
-def wait_until(condition: Callable[[], Any], seconds: float = 30) -> None:
+def wait_until(condition, seconds=30):
     """Look again and again; fail when it has not happened in time."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -50,7 +46,7 @@ def wait_until(condition: Callable[[], Any], seconds: float = 30) -> None:
         time.sleep(0.02)
 
 
-def is_alive(pid: int) -> bool:
+def is_alive(pid):
     """A zombie with living threads has not ended: they still hold its ports."""
     try:
         process = psutil.Process(pid)
@@ -59,39 +55,37 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def deadline_in(seconds: float) -> Deadline:
+def deadline_in(seconds):
     return Deadline(time.monotonic() + seconds)
 
 
-def read_samples() -> dict[str, tuple[LabelledPlate, ...]]:
+def read_samples():
     """The plates of each sample photo, by its name."""
     return {photo.path.name: photo.plates for photo in load_labels(SAMPLES)}
 
 
-def plates(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def plates(*words, **environment):
     options = {"cwd": ROOT, "env": os.environ | environment, "timeout": 180}
     return subprocess.run([*PLATES, *words], capture_output=True, text=True, **options)
 
 
-def post_raw(
-    client: httpx.Client, photo: bytes, headers: dict[str, Any] | None = None, **parameters: object
-) -> httpx.Response:
+def post_raw(client, photo, headers=None, **parameters):
     headers = {"content-type": "image/jpeg"} | (headers or {})
     return client.post("/v1/plates", content=photo, headers=headers, params=parameters)
 
 
-def post_form(client: httpx.Client, photo: bytes, **fields: object) -> httpx.Response:
+def post_form(client, photo, **fields):
     files = {"image": ("photo.jpg", photo)}
     return client.post("/v1/plates", files=files, data={k: str(v) for k, v in fields.items()})
 
 
-def number(client: httpx.Client, sample: str) -> float:
+def number(client, sample):
     """What /metrics has, added up over all samples that begin so."""
     lines = client.get("/metrics").text.splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith(sample))
 
 
-def assert_problem(response: httpx.Response, status: int, slug: str | None) -> dict[str, object]:
+def assert_problem(response, status, slug):
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"
     document = response.json()
@@ -106,9 +100,7 @@ def assert_problem(response: httpx.Response, status: int, slug: str | None) -> d
 
 
 @contextmanager
-def running_gateway(
-    triton: FakeTriton | str, *routers: APIRouter, **options: object
-) -> Iterator[httpx.Client]:
+def running_gateway(triton, *routers, **options):
     """Serve the application in a thread and hand out a client for it; the options are settings."""
     url = triton if isinstance(triton, str) else f"grpc://127.0.0.1:{triton.port}"
     settings = Settings(triton_url=url, port=0, **options)
@@ -126,9 +118,7 @@ def running_gateway(
         thread.join(10)
 
 
-def make_certificate(
-    folder: Path, names: str, stem: str = "cert", protection: tuple[str, ...] = ("-nodes",)
-) -> tuple[Path, Path]:
+def make_certificate(folder, names, stem="cert", protection=("-nodes",)):
     """A certificate of its own for names such as "DNS:a.example,IP:127.0.0.1", and its key."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not here")
@@ -140,7 +130,7 @@ def make_certificate(
     return certificate, key
 
 
-def labelled_set(folder: Path, *names: str, texts: dict[str, str] | None = None) -> Path:
+def labelled_set(folder, *names, texts=None):
     """Lay the rendered samples out as a labelled set; ``texts`` gives some wrong labels."""
     (folder / "images").mkdir(parents=True)
     samples = read_samples()

@@ -30,7 +30,7 @@ def kind(request):
     return request.param
 
 
-def ramp_photo(height: int, width: int) -> np.ndarray:
+def ramp_photo(height, width):
     """Red grows by one per column, green by one per row; blue is 0."""
     photo = np.zeros((height, width, 3), np.uint8)
     photo[..., 0] = np.arange(width).clip(max=255)
