@@ -211,9 +211,7 @@ class Source(FrameSource):
 class PushedFrames(FrameSource):
     """A camera whose frames are pushed, one at a time; it is "silent" while none comes."""
 
-    def __init__(self, crop: Crop = WHOLE) -> None:
-        super().__init__(crop)
-        self._first = 0.0
+    _first = 0.0  # the first frame's time
 
     def put(self, image: NDArray[np.uint8], captured: float | None) -> None:
         """Take (H, W, 3) uint8 BGR, by default of now; times are Unix seconds."""

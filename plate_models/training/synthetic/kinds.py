@@ -16,6 +16,7 @@ import numpy as np
 from numpy.random import Generator
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
+from plate_models.formats import at_hand
 from plate_models.recognition import countries
 from plate_models.recognition.countries import TOKEN, FormatTable, fits, read_country, symbols_of
 from plate_models.recognition.grammar import FormatError, Grammar, PlateFormat
@@ -263,10 +264,7 @@ def kind_named(name: str) -> PlateKind:
 
 
 # Ours first: its car is the plate that is meant where no kind is named.
-_NAMES = [
-    RECOGNIZER.countries[0],
-    *sorted(path.stem for path in countries.COUNTRIES.glob("*.toml")),
-]
+_NAMES = (RECOGNIZER.countries[0], *at_hand())
 KINDS = {name: kind for country in _NAMES for name, kind in kinds_of(country).items()}
 CAR = next(iter(KINDS))
 # Those with measured places.
