@@ -21,6 +21,7 @@ from pathlib import Path
 import httpx
 from compose_files import read_copy
 from dockerfile_parse import DockerfileParser
+from pandas import Timedelta
 from support import ROOT, SAMPLES, read_samples
 
 from plates.serving.processes import die_with_parent
@@ -195,6 +196,4 @@ class Machine:
 
 def seconds(text):
     """Read a duration such as 1m30s."""
-    found = re.fullmatch(r"(?:(\d+)m)?(?:(\d+)s)?", text)
-    assert found, text
-    return 60 * int(found[1] or 0) + int(found[2] or 0)
+    return Timedelta(text).total_seconds()

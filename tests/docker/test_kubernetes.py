@@ -51,9 +51,6 @@ class Cluster:
     def pod(self, name):
         return self.of_kind("Deployment")[name]["spec"]["template"]["spec"]
 
-    def labels(self, name):
-        return self.of_kind("Deployment")[name]["spec"]["template"]["metadata"]["labels"]
-
     def container(self, name):
         (container,) = self.pod(name)["containers"]
         return container
@@ -131,7 +128,7 @@ def test_kubernetes_takes_every_object(cluster):
 
 def test_selectors_and_ports_meet(cluster):
     for name, deployment in cluster.of_kind("Deployment").items():
-        labels = cluster.labels(name).items()
+        labels = deployment["spec"]["template"]["metadata"]["labels"].items()
         assert deployment["spec"]["selector"]["matchLabels"].items() <= labels
         service = cluster.of_kind("Service")[name]["spec"]
         assert service["selector"].items() <= labels and NAME in service["selector"]

@@ -2,7 +2,7 @@
 
 REFUSED must be refused by its header. CHEAP holds a small picture and a large burden that
 is none of the picture's: it is read at the price of the small picture. HEAVY is a large
-picture of any side, of the most expensive kind, made of next to nothing.
+picture of the most expensive kind, made of next to nothing.
 """
 
 import struct
@@ -235,12 +235,14 @@ CHEAP = {
     "tiff that Pillow warns of": lambda: tiff_of(tiff_tags() | {284: (3, 2, 1)}).ljust(900, b"x"),
 }
 
+# Of HEAVY, in pixels.
+SIDE = 3000
 HEAVY = {
     # Of RGBA (6), 16 bits each, whose pixels are all zero.
-    "deep png": lambda side: png_of(
-        side, side, (b"IDAT", zeros(1 + 8 * side, side)), kind=bytes([16, 6, 0, 0, 0])
+    "deep png": lambda: png_of(
+        SIDE, SIDE, (b"IDAT", zeros(1 + 8 * SIDE, SIDE)), kind=bytes([16, 6, 0, 0, 0])
     ),
-    "png with a transparent colour": lambda side: flat(side, "PNG", "RGB", transparency=(0, 0, 0)),
-    "progressive jpeg of many scans": lambda side: jpeg_of_scans(20, side),
-    "heic": heic_files.flat,
+    "png with a transparent colour": lambda: flat(SIDE, "PNG", "RGB", transparency=(0, 0, 0)),
+    "progressive jpeg of many scans": lambda: jpeg_of_scans(20, SIDE),
+    "heic": lambda: heic_files.flat(SIDE),
 }

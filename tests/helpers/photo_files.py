@@ -46,16 +46,6 @@ def encode_with_opencv(stored, extension):
     return data.tobytes()
 
 
-def stored_for(orientation):
-    """The pattern as a camera stores it that was held so that `orientation` results.
-
-    Turned by Pillow, not by the function under test.
-    """
-    image = Image.fromarray(pattern())
-    image.getexif()[0x0112] = {6: 8, 8: 6}.get(orientation, orientation)  # what turns it back
-    return np.asarray(ImageOps.exif_transpose(image))
-
-
 def exif(orientation, thumbnail=b""):
     """An EXIF block with an orientation and, behind it, the bytes of a JPEG thumbnail."""
     block = Image.Exif()
@@ -107,10 +97,13 @@ def isobmff(brand):
 
 
 def oriented(file_format, orientation):
-    """The pattern, turned, in a file whose tag says how."""
+    """The pattern, turned by Pillow as a camera stores it, in a file whose tag says how."""
+    image = Image.fromarray(pattern())
+    image.getexif()[0x0112] = {6: 8, 8: 6}.get(orientation, orientation)  # what turns it back
+    stored = np.asarray(ImageOps.exif_transpose(image))
     in_tiff = {"tiffinfo": {0x0112: orientation}}
     tag = in_tiff if file_format == "TIFF" else {"exif": exif(orientation)}
-    return encode(stored_for(orientation), file_format, **FAITHFUL[file_format], **tag)
+    return encode(stored, file_format, **FAITHFUL[file_format], **tag)
 
 
 # Options with which a format keeps the pattern's colours.
