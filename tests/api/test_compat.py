@@ -106,10 +106,7 @@ def test_usage_counts_photos(client):
         assert statistics == info
 
 
-def urlencoded(content):
-    return {"content": content, "headers": {"content-type": "application/x-www-form-urlencoded"}}
-
-
+URLENCODED = {"content-type": "application/x-www-form-urlencoded"}
 LINES = "\r\n".join(BASE64[at : at + 76] for at in range(0, len(BASE64), 76))
 # Of node-red-contrib-plate-recognizer 1.0.3: no space before the type's parameter.
 DASHES = {"content-type": f"multipart/form-data;boundary={'-' * 26}683467894704582608514088"}
@@ -121,7 +118,7 @@ DATA_ADDRESS = f"data:image/jpeg;base64,{BASE64}"
     ("path", "options"),
     [
         (READER, {"data": {"upload": BASE64}}),
-        (READER, urlencoded(f"upload={BASE64}")),  # plus signs not escaped
+        (READER, {"content": f"upload={BASE64}", "headers": URLENCODED}),  # plus signs not escaped
         (READER, {"files": {"upload": (None, BASE64)}}),
         (READER, {"files": {"upload": (None, BASE64)}, "headers": DASHES}),
         (READER, {"files": {"upload": (None, LINES)}}),

@@ -35,13 +35,6 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n"
 CLOSE = b"Connection: close\r\n"
 
 
-@pytest.fixture(scope="module")
-def hasty(fake_of_module):
-    """A client of a gateway that waits half a second for a request's head."""
-    with running_gateway(fake_of_module, header_timeout_s=0.5) as client:
-        yield client
-
-
 @pytest.mark.parametrize(
     ("data", "status"),
     [
@@ -106,9 +99,13 @@ def test_tiny_chunks(client, data, status):
 
 
 @pytest.mark.parametrize("first", [b"", ALIVE])
-def test_a_trickling_head_does_not_extend_its_time(hasty, first):
+def test_a_trickling_head_does_not_extend_its_time_and_silence_gets_no_answer(fake, first):
     received = b""
-    with connect(hasty) as connection:
+    with (
+        running_gateway(fake, header_timeout_s=0.5) as client,
+        connect(client) as silent,
+        connect(client) as connection,
+    ):
         connection.sendall(first)  # The second request of a connection is watched as well.
         for byte in GET + b"a: " + b"b" * 300:
             connection.sendall(bytes([byte]))
@@ -119,11 +116,7 @@ def test_a_trickling_head_does_not_extend_its_time(hasty, first):
         else:
             pytest.fail("each byte extends the time")
         assert_refused(received + everything(connection), 408)
-
-
-def test_a_connection_without_a_byte_is_closed_silently(hasty):
-    with connect(hasty) as connection:
-        assert everything(connection) == b""
+        assert everything(silent) == b""
 
 
 def test_idle_connections_are_kept_longer_than_proxies_keep_theirs():
