@@ -134,8 +134,7 @@ def test_tensors_come_contiguous_and_floats_as_float32(tmp_path):
         assert found[key].dtype == (torch.int64 if key == "integers" else torch.float32)
 
 
-def checkpoint(path):
-    """A module inside whatever else trainings keep."""
+def test_a_module_is_read_whatever_is_kept_beside_it_and_damage_is_one_kind_of_error(tmp_path):
     torch.manual_seed(0)
     inner = nn.Sequential(nn.Linear(3, 2, bias=False), nn.PReLU(), nn.BatchNorm1d(2))
     module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ModuleDict({"a": inner}), nn.SiLU())
@@ -148,20 +147,11 @@ def checkpoint(path):
         "seen": {1, 2},
         "dtype": torch.float16,
     }
-    torch.save({"model": module, **extras}, path)
-    return module
-
-
-def test_a_modules_tensors_have_the_names_of_its_state_dict(tmp_path):
-    module = checkpoint(tmp_path / "last.pt")
-    found = read_state(tmp_path / "last.pt")
+    torch.save({"model": module, **extras}, path := tmp_path / "last.pt")
+    found = read_state(path)
     assert set(found) == set(module.state_dict())
     for key, value in module.state_dict().items():
         assert torch.equal(found[key], value), key
-
-
-def test_damaged_bytes_end_in_one_kind_of_error(tmp_path):
-    checkpoint(path := tmp_path / "damaged.pt")
     sound, rng, refused = path.read_bytes(), random.Random(0), 0
     for _ in range(300):
         damaged = bytearray(sound)
