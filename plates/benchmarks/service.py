@@ -28,6 +28,7 @@ class Service:
 
     url: str
     pid: int | None = None
+    log: Path | None = None
     status_file: Path | None = None
     ready_s: float | None = None
 
@@ -56,7 +57,7 @@ def service(url: str | None, pid: int | None = None, **settings: str) -> Iterato
         with running_service({"PLATES_STATUS_FILE": str(status_file)} | settings, log) as running:
             wait_until_ready(running.url, _START_S, running.process, log)
             ready_s = time.monotonic() - began
-            yield Service(running.url, running.process.pid, status_file, ready_s)
+            yield Service(running.url, running.process.pid, log, status_file, ready_s)
         if status := running.process.returncode:
             raise CommandError(f"the service ended with status {status}:\n{tail(log)}")
         if left := [path.name for path in leftovers(f"plates_{running.process.pid}_")]:
