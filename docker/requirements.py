@@ -72,7 +72,10 @@ def main() -> None:
     """Write the files."""
     lock = tomllib.loads((ROOT / "poetry.lock").read_text(encoding="utf-8"))
     for name, text in render_all(lock["package"]).items():
-        (FOLDER / name).write_text(text, encoding="utf-8")
+        path = FOLDER / name
+        # What stays as it is is not written: `make` would set up anew.
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -32,10 +32,13 @@ def test_eval_scores_and_keeps(run, tmp_path):
     assert "ru_photos: read right, end to end" in done.stdout
 
 
-def test_of_the_parts_that_are_asked_for_the_missing_one_is_named(run, tmp_path):
-    for part in ("world", "latin"):
-        done = run("eval", "--data", tmp_path, f"--{part}")
-        assert done.returncode == 1 and f"{part}_photos" in done.stderr
+def test_eval_runs_the_parts_that_are_asked_for(run, tmp_path):
+    labelled_set(tmp_path / "world_photos", "green_car.jpg", "portrait.jpg", "blue_car.jpg")
+    kept = tmp_path / "kept.json"
+    done = run("eval", "--data", tmp_path, "--world", "--json", kept)
+    assert done.returncode == 0 and json.loads(kept.read_text())["rows"].keys() == {"world_photos"}
+    done = run("eval", "--data", tmp_path, "--latin")
+    assert done.returncode == 1 and "latin_photos" in done.stderr
 
 
 @pytest.mark.parametrize(
