@@ -120,13 +120,13 @@ def test_time_limits_that_make_no_sense(client, fake):
     assert not fake.photos
 
 
-@pytest.mark.parametrize(("limit_s", "timeout"), [(30, 0.3), (0.3, None), (0.3, 1000)])
+@pytest.mark.parametrize(("limit_s", "timeout"), [(30, 2), (2, None), (2, 1000)])
 def test_the_shorter_limit_holds_to_triton(fake, limit_s, timeout):
-    fake.reply = sleeping(1)
+    fake.reply = sleeping(4)
     with running_gateway(fake, request_timeout_s=limit_s) as client:
         answer = post_raw(client, PHOTO) if timeout is None else post(client, timeout)
         assert_problem(answer, 504, "recognizer-timeout")
-    assert 0 < fake.timeout_us <= 300_000  # nor does it wait in Triton's queue for longer
+    assert 0 < fake.timeout_us <= 2_000_000  # nor does it wait in Triton's queue for longer
 
 
 def test_time_counts_from_the_head_and_slow_photos_outlive_the_limit_of_heads(fake):

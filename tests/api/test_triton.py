@@ -189,11 +189,11 @@ def test_a_photo_read_meanwhile_outweighs_a_slow_canary(fake):
     [
         (refusing(grpc.StatusCode.UNAVAILABLE, "Socket closed"), 503),
         (refusing(grpc.StatusCode.INTERNAL, "Stub process 'x' is not healthy."), 503),
-        (sleeping(1), 504),
+        (sleeping(4), 504),
     ],
 )
 def test_a_photo_without_recognizer_ends_the_proof_of_readiness(fake, reply, status):
-    limits = {"ready_max_age_s": 60, "ready_timeout_s": 0.3, "request_timeout_s": 0.4}
+    limits = {"ready_max_age_s": 60, "ready_timeout_s": 1.5, "request_timeout_s": 2}
     with running_gateway(fake, **limits) as client:
         assert post_raw(client, PHOTO).status_code == 200
         fake.reply = reply
