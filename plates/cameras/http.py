@@ -12,8 +12,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import AwareDatetime, BaseModel, Field
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from api.admission import Admission
 from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import PROBLEMS, body_of, file_field, problem_response
 from api.errors import PHOTO_PROBLEMS
@@ -27,6 +29,7 @@ from plates.cameras.store import PassesQuery, Store, StoreUnavailable
 _FORM = UploadForm(("image",))
 _ANSWER_S = 5.0
 _POLL_S = 0.5
+_MOST_WAITING = 4  # frames of one camera
 
 
 class CameraState(BaseModel):
@@ -86,6 +89,8 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
     # Plates are nothing that an operator shows anyhow.
     guarded = [Depends(_require_token), Depends(_store_problem)]
     cameras = {camera.name: camera for camera in file.cameras}
+    # A camera's process takes one at a time: more at once would only hold threads.
+    turns = {name: Admission(1, _MOST_WAITING) for name in cameras}
 
     @router.get("/v1/cameras", dependencies=guarded, summary="How the cameras are")
     def states() -> Cameras:
@@ -126,7 +131,8 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
         async with services.received(context, _FORM, parameters) as (upload, wanted):
             captured = wanted.captured.timestamp() if wanted.captured else None
             try:
-                problem = await asyncio.to_thread(_push, folder, camera, upload.photo, captured)
+                async with turns[camera].place(context.deadline):
+                    problem = await run_in_threadpool(_push, folder, camera, upload.photo, captured)
             except OSError:
                 raise HTTPException(
                     503, "The camera's process is away. Try again.", {"Retry-After": "2"}

@@ -41,6 +41,9 @@ _PASSWORD = re.compile(
     re.I,
 )
 
+# What a camera may send over HTTP.
+_HTTP_FORMATS = "mpjpeg,mjpeg,jpeg_pipe,mpegts,flv,h264,hevc,mov,matroska,avi"
+
 log = logging.getLogger("plates.cameras")
 # FFmpeg's own messages name addresses, with their passwords.
 av.logging.set_level(None)
@@ -94,6 +97,8 @@ class FrameSource:
         sides = np.array((width, height) * 2)
         x0, y0, x1, y1 = np.rint(sides * self._crop).astype(int)
         frame = replace(frame, image=np.ascontiguousarray(frame.image[y0:y1, x0:x1]))
+        if not frame.image.size:  # of a picture of a few pixels
+            return
         with self._changed:
             self.state.frames_dropped += self._newest is not None
             self._newest = frame
@@ -151,6 +156,9 @@ class Source(FrameSource):
             self.state.status = "connecting"
         # By default FFmpeg looks at five seconds of a stream before it begins.
         options = {"analyzeduration": "500000", "http_proxy": ""} if self._live else {}
+        # Unasked for, a playlist or a redirect has this machine open what the camera can't reach.
+        if self._address.startswith("http") and ".m3u8" not in self._address:
+            options |= {"format_whitelist": _HTTP_FORMATS, "max_redirects": "0"}
         options |= {"rtsp_transport": "tcp"} if self._address.startswith("rtsp") else {}
         kind = "v4l2" if self._address.startswith("/dev/") else None
         hwaccel = HWAccel(self._hwaccel, allow_software_fallback=True) if self._hwaccel else None

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from api.observing import logs
 from api.settings import Settings
 from plate_models import images
+from plate_models.spec import LIMITS, Limits
 from plates.cameras import FOLDER_VARIABLE, KEY_VARIABLE, state_file
 from plates.cameras import settings as camera_settings
 from plates.cameras.delivery import deliver, targets_of
@@ -127,7 +128,7 @@ def _follow(
         passes.model, passes.reader = recognizer.model, recognizer.reader
         return plates
 
-    source, stopping = _source(camera, folder), threading.Event()
+    source, stopping = _source(camera, folder, settings.limits), threading.Event()
     written = -SIGN_S
 
     def stop(*_: object) -> None:
@@ -171,28 +172,29 @@ def _jpeg(crop: NDArray[np.uint8]) -> bytes:
     return cv2.imencode(".jpg", cv2.cvtColor(crop, cv2.COLOR_RGB2BGR))[1].tobytes()
 
 
-def _source(camera: camera_settings.Camera, folder: Path) -> FrameSource:
+def _source(camera: camera_settings.Camera, folder: Path, limits: Limits) -> FrameSource:
     """A camera's source; one without an address waits for frames on its socket."""
     if camera.source is not None:
         return Source(camera.source.get_secret_value(), camera.fps, camera.hwaccel, camera.crop)
     frames = PushedFrames(camera.crop)
-    threading.Thread(target=receive, args=(folder / camera.name, frames), daemon=True).start()
+    work = folder / camera.name, frames, limits
+    threading.Thread(target=receive, args=work, daemon=True).start()
     return frames
 
 
-def receive(path: Path, frames: PushedFrames) -> None:
+def receive(path: Path, frames: PushedFrames, limits: Limits = LIMITS) -> None:
     """Take frames that the gateway pushes to a socket, for ever."""
     path.unlink(missing_ok=True)  # of this camera's last process
     with Listener(str(path), "AF_UNIX") as listener:
         while True:
             with contextlib.suppress(OSError, EOFError), listener.accept() as connection:
-                connection.send_bytes(_take(connection, frames).encode())
+                connection.send_bytes(_take(connection, frames, limits).encode())
 
 
-def _take(connection: Connection, frames: PushedFrames) -> str:
+def _take(connection: Connection, frames: PushedFrames, limits: Limits) -> str:
     captured, _, file = connection.recv_bytes().partition(b"\n")
     try:
-        rgb = images.decode(file)
+        rgb = images.decode(file, limits)
     except images.ImageError as error:
         return f"{error.slug}: {error}"
     frames.put(rgb[..., ::-1], json.loads(captured))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from plate_models.images import ImageError, decode
+from plate_models.spec import LIMITS
 from plates.bulk.source import COMPANION
 from plates.cli import printable
 from plates.file_kinds import HEAD_BYTES, SUFFIXES, Kind, kind_of
@@ -55,7 +56,9 @@ class Inputs:
                     if kind == "video":
                         yield from _frames(path, every_s, bar)
                         continue
-                    yield Picture(path, decode(path.read_bytes()))
+                    with path.open("rb") as file:  # not all of one that is too large
+                        data = file.read(LIMITS.max_bytes + 1)
+                    yield Picture(path, decode(data))
                 except (OSError, ImageError) as error:
                     self.failures[str(path)] = getattr(error, "strerror", None) or str(error)
                 bar.update()

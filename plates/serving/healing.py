@@ -104,7 +104,7 @@ class TritonHealer:
             self._failure = error
 
     def _step(self) -> None:
-        self._triton.bound_log()
+        self._triton.tidy()
         self._prober.listen()
         trouble = self._find_trouble()
         if self._stopped.is_set():

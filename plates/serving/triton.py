@@ -121,8 +121,11 @@ class EmbeddedTriton:
         kept = [line for line in text.splitlines() if line and not line.startswith(("+", "|"))]
         return "\n".join(kept[-_LOG_TAIL_LINES:])
 
-    def bound_log(self) -> None:
-        """Empty the server's log if it has become too long for the disk."""
+    def tidy(self) -> None:
+        """Hide photos in memory from other users; empty a log that is too long for the disk."""
+        for segment in processes.leftovers(self.shm_prefix):
+            with contextlib.suppress(FileNotFoundError):
+                segment.chmod(0o600)
         log = self._folder and self._folder / _LOG
         if log and log.exists() and log.stat().st_size > MAX_LOG_BYTES:
             # The server appends: what it writes next is at the new beginning.

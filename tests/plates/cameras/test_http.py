@@ -4,14 +4,17 @@ import json
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Client, Listener
 
 import cv2
 import numpy as np
 import pytest
 from camera_events import a_pass, store_of
+from photo_files import encode
 from support import SCENE, running_gateway, wait_until
 
+from plate_models.spec import Limits
 from plates.cameras import http, state_file, worker
 from plates.cameras.http import make_router
 from plates.cameras.settings import CamerasFile
@@ -126,7 +129,7 @@ def test_a_pushed_frame_reaches_the_cameras_process(client, tmp_path, monkeypatc
     statuses = [push(name).status_code for name in ("door", "gate", "nowhere")]
     assert statuses == [503, 409, 404]
     frames = PushedFrames()
-    work = tmp_path / "door", frames
+    work = tmp_path / "door", frames, Limits(max_pixels=4 * 10**6)
     threading.Thread(target=worker.receive, args=work, daemon=True).start()
     wait_until(lambda: push("door").status_code == 202)
     Client(str(tmp_path / "door"), "AF_UNIX").close()  # by a gateway that was killed
@@ -135,6 +138,19 @@ def test_a_pushed_frame_reaches_the_cameras_process(client, tmp_path, monkeypatc
     assert frame.captured == 1769860801 and np.array_equal(frame.image, cv2.imread(str(SCENE)))
     refused = push("door", PHOTO[:9000])
     assert refused.status_code == 422 and "truncated" in refused.json()["detail"]
+    assert push("door", encode(np.zeros((2001, 2000, 3), np.uint8), "PNG")).status_code == 413
+
+
+def test_frames_that_come_too_fast_are_refused_and_hold_up_nobody(client, store, monkeypatch):
+    monkeypatch.setattr(http, "_push", lambda *_: time.sleep(1) or "")
+    url, headers = "/v1/cameras/door/frames", {"content-type": "image/jpeg"}
+    with client.stream("GET", "/v1/events") as answer, ThreadPoolExecutor(20) as pool:
+        pushed = [pool.submit(client.post, url, content=PHOTO, headers=headers) for _ in range(20)]
+        wait_until(lambda: sum(each.done() for each in pushed) == 15)
+        store.add(a_pass(id="meanwhile"), None, ())
+        assert heard(answer.iter_lines())[2]["id"] == "meanwhile"
+        assert sum(each.done() for each in pushed) < 20
+    assert sorted(each.result().status_code for each in pushed) == [202] * 5 + [429] * 15
 
 
 def test_a_database_that_is_away_is_named(fake, tmp_path):

@@ -44,17 +44,28 @@ def write_video(path, seconds=2, fps=10, **metadata):
 
 
 class _Mjpeg(QuietHandler):
-    """Sends pictures until the client leaves: moving ones, the same one, a few, or garbage."""
+    """Sends pictures until the client leaves: moving ones, the same one, a few, or garbage.
+
+    "playlist" and "redirect" lead to another path.
+    """
 
     muted = False
+    asked = ()
 
     def do_GET(self):  # noqa: N802 - http.server's name
         name = self.path.strip("/")
+        _Mjpeg.asked += (name,)
         wanted = "Basic " + base64.b64encode(b"viewer:right").decode()
         if name == "guarded" and self.headers.get("Authorization") != wanted:
             self.send_response(401)
             self.send_header("WWW-Authenticate", 'Basic realm="camera"')
             self.end_headers()
+            return
+        if name in ("playlist", "redirect"):
+            self.send_response(200 if name == "playlist" else 302)
+            self.send_header("Location", "/inside.ts")
+            self.end_headers()
+            self.wfile.write(b"#EXTM3U\n#EXTINF:1,\n/inside.ts\n#EXT-X-ENDLIST\n")
             return
         self.send_response(200)
         self.send_header("Content-Type", "multipart/x-mixed-replace; boundary=frame")
@@ -221,6 +232,14 @@ def test_an_ill_server_is_noticed_and_asked_again(mjpeg, monkeypatch, name, stat
         wait_for(source, frames, lambda: source.state.reconnects > 0)
 
 
+@pytest.mark.parametrize("name", ["playlist", "redirect"])
+def test_a_camera_sends_this_machine_nowhere_else(mjpeg, name):
+    with opened(f"http://{mjpeg}/{name}") as (source, frames):
+        wait_for(source, frames, lambda: source.state.reconnects > 0)
+        assert source.state.status == "failed" and source.state.problem
+    assert name in _Mjpeg.asked and "inside.ts" not in _Mjpeg.asked
+
+
 def test_a_server_that_takes_connections_and_says_nothing(monkeypatch):
     monkeypatch.setattr(sources, "_OPEN_S", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as deaf:
@@ -254,6 +273,7 @@ def test_pushed_frames_have_the_time_that_they_come_with_or_at():
     frames = PushedFrames(crop=(0, 0.25, 0.5, 1))
     taken = frames.frames()
     assert next(taken) is None and frames.state.status == "silent"
+    frames.put(np.zeros((1, 1, 3), np.uint8), START)  # nothing is left of it
     frames.put(picture(0), START)
     assert next(taken).captured == START and frames.state.status == "live"
     frames.put(picture(0), None)

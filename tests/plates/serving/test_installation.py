@@ -55,14 +55,14 @@ def test_triton_gets_this_python_but_not_our_settings(wheel, tmp_path, monkeypat
 def test_tritons_log_does_not_fill_the_disk(tmp_path, monkeypatch):
     server = EmbeddedTriton(tmp_path)
     monkeypatch.setattr(server, "_folder", tmp_path)
-    server.bound_log()
+    server.tidy()
     assert server.log_tail() == "", "there is none yet"
     monkeypatch.setattr(triton, "MAX_LOG_BYTES", 1000)
     log = tmp_path / "triton.log"
     with log.open("ab", buffering=0) as written:
         for size in (600, 0):
             written.write(b"x" * 600)
-            server.bound_log()
+            server.tidy()
             assert log.stat().st_size == size
         written.write(b"the end")
     assert server.log_tail() == "the end"

@@ -10,6 +10,7 @@ from tritonclient.utils import InferenceServerException
 
 from plates.serving.client import KEY_HEADER, TritonHttp
 from plates.serving.errors import RequestError
+from plates.serving.processes import leftovers
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
@@ -43,3 +44,6 @@ def test_only_photos_health_and_metrics_need_no_key(triton):
     assert raised.value.status == 403
     metrics = httpx.get(f"http://{server.metrics_url}/metrics", timeout=10).text
     assert "nv_inference_request_success" in metrics
+    server.tidy()  # The healer does so, too.
+    regions = leftovers(server.shm_prefix)
+    assert regions and not any(path.stat().st_mode & 0o077 for path in regions)
