@@ -101,9 +101,7 @@ def crop_boxes(
 
 def rectified_rgb(found: Rectified, spec: RectifierSpec = RECTIFIER) -> NDArray[np.uint8]:
     """Rectified plates for people to see: (N, h, w, 3) uint8 RGB, on the host."""
-    shown = found.plates
-    if spec.shown_hw != spec.rectified_hw:
-        shown = resample(found.crops, found.theta, spec.shown_hw)
+    shown = resample(found.crops, found.theta, spec.shown_hw)
     pictures = (shown * spec.std + spec.mean).round().clip(0, 255).swapaxes(1, 2).swapaxes(2, 3)
     return to_host(pictures, np.uint8)
 

@@ -30,7 +30,7 @@ FAILURES = {
 NOT_FOUND = "not found"
 OTHERS, READABLE = "other boxes per photo", "readable texts there per photo"
 # The table's columns that the detector answers for; the others are of what is read.
-_BOXES = (FOUND, WELL_FOUND, "precision", OTHERS, READABLE, "corners off by")
+_BOXES = (FOUND, WELL_FOUND, "precision", OTHERS, READABLE)
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,6 @@ class PlateResult:
     in_label: Answer  # the answer where the labelled box is given
     # Those of the whole pipeline that overlap this label, best overlap first.
     answers: tuple[Answer, ...]
-    # Mean distance of the quad's corners from the true ones, as a share of the plate's width; None
-    # where it isn't known, or nothing was found.
-    corner_error: float | None = None
     o_is_0: bool = False  # whether the label mixes up O and 0
     least_iou: float = LEAST_IOU  # with which an answer counts as this plate
 
@@ -164,15 +161,9 @@ def score_photo(photo: Photo, nets: Nets) -> tuple[list[PlateResult], list[Answe
         known = Plate(
             label.box, (), 1.0, label.lines, readings[row], seen.crops[row], seen.log_probs[row]
         )
-        found, error = matched[row], None
-        if label.quad and found and found[0][1] >= 0.5:
-            quad = np.array(label.quad)
-            width = np.hypot(*(quad[[1, 2]] - quad[[0, 3]]).T).mean()
-            error = float(np.hypot(*(np.array(found[0][0].quad) - quad).T).mean() / width)
         answer = Answer.of(name, known, 1.0)
-        answers = tuple(Answer.of(name, plate, iou) for plate, iou in found)
-        about = answer, answers, error, photo.o_is_0, photo.least_iou
-        results.append(PlateResult(name, label, *about))
+        answers = tuple(Answer.of(name, plate, iou) for plate, iou in matched[row])
+        results.append(PlateResult(name, label, answer, answers, photo.o_is_0, photo.least_iou))
     return results, others
 
 
@@ -255,12 +246,10 @@ def score(photos: Iterable[Photo], nets: Nets) -> dict[str, Scoreboard]:
 
 def table(boards: Mapping[str, Scoreboard]) -> list[str]:
     """The one table, in two sections: what the detector finds, and what is read end to end."""
-    rows = {}
-    for row, board in boards.items():
-        rows[row] = {count.name: count.cell for count in board.counts() if count.total}
-        errors = [p.corner_error for p in board.plates if p.corner_error is not None]
-        if errors:
-            rows[row]["corners off by"] = f"{np.mean(errors):.2%}"
+    rows = {
+        row: {count.name: count.cell for count in board.counts() if count.total}
+        for row, board in boards.items()
+    }
     frame = pd.DataFrame.from_dict(rows, orient="index").fillna("")
     boxes = frame.filter(_BOXES)
     texts = frame.drop(columns=boxes)
