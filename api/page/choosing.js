@@ -10,6 +10,7 @@ export function takesPhotos(take) {
       take([...input.files]);
       input.value = ""; // So that the same file can be chosen again.
     });
+    if (input.files.length) input.dispatchEvent(new Event("change")); // before this script came
   }
   byId("sample").addEventListener("click", async () => take([await sample()]));
   document.addEventListener("paste", (event) => {
@@ -36,7 +37,9 @@ function takesDrops(take) {
     event.preventDefault();
     react(event);
   });
-  on("dragleave", (event) => dragging(event.relatedTarget !== null)); // null: out of the window
+  let entered; // Not relatedTarget: in WebKit it is always null.
+  on("dragenter", (event) => { entered = event.target; });
+  on("dragleave", (event) => dragging(event.target !== entered));
   on("dragover", (event) => {
     dragging(true);
     event.dataTransfer.dropEffect = "copy";

@@ -12,6 +12,7 @@ const SPELT = { dateStyle: "medium", timeStyle: "medium" };
 const WANTS_TOKEN = new Set([401, 403]); // none, or a wrong one
 
 let listening = null;
+let live = false; // or the rows are a search's
 const rows = new Map(); // by a pass's id
 
 /** Show the tabs where the service has cameras; the photos' part is hidden beside them. */
@@ -28,6 +29,12 @@ export async function offerCameras(photosParts) {
   for (const button of document.querySelectorAll("[data-tab]")) {
     button.addEventListener("click", () => open(button.dataset.tab, photosParts));
   }
+  // A browser has six connections to a server for all its tabs: those not seen take none.
+  document.addEventListener("visibilitychange", () => {
+    if (!live || byId("cameras").hidden) return;
+    if (document.hidden) listening.abort();
+    else listen();
+  });
   byId("search").addEventListener("submit", (event) => {
     event.preventDefault();
     search();
@@ -54,6 +61,7 @@ function open(tab, photosParts) {
 /** Begin with the latest passes that are kept, then go on with what comes. */
 async function listen() {
   listening?.abort();
+  live = true;
   const mine = (listening = new AbortController());
   while (!mine.signal.aborted) {
     try {
@@ -73,6 +81,7 @@ async function listen() {
 
 async function search() {
   listening?.abort();
+  live = false;
   const mine = (listening = new AbortController());
   const moment = (id) => byId(id).value && new Date(byId(id).value).toISOString();
   const fields = {

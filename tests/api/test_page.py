@@ -74,6 +74,38 @@ def test_photos_that_are_refused(page, tmp_path):
     assert page.text("#problem-actions").startswith("Try again")
 
 
+EARLY = """
+new MutationObserver((_, observer) => {
+  const choose = document.getElementById("choose");
+  if (!choose) return;
+  observer.disconnect();
+  const chosen = new DataTransfer();
+  chosen.items.add(new File(["nothing"], "early.jpg"));
+  choose.files = chosen.files;
+}).observe(document, { childList: true, subtree: true });
+"""
+# As WebKit has it: no event says where the pointer goes to or comes from.
+DRAG = """
+const dataTransfer = new DataTransfer();
+dataTransfer.items.add(new File(["nothing"], "dragged.jpg"));
+return ["dragenter main", "dragover main", "dragenter h1", "dragleave main", "dragleave h1"]
+  .map((step) => {
+    const [name, where] = step.split(" ");
+    const event = new DragEvent(name, { bubbles: true, cancelable: true, dataTransfer });
+    document.querySelector(where).dispatchEvent(event);
+    return document.body.classList.contains("dragging");
+  });
+"""
+
+
+def test_photos_chosen_before_the_scripts_came_and_dragged_over_the_page(driver, page):
+    assert page.run(DRAG) == [False, True, True, True, False]
+    early = driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": EARLY})
+    page.open().problem("not an image")
+    assert page.text("#caption").strip() == "early.jpg"
+    driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", early)
+
+
 def test_busy_server_is_asked_again_after_the_time_that_it_wants(page, fake):
     fake.reply = refusing(grpc.StatusCode.RESOURCE_EXHAUSTED, "queue full")
     page.give("drop", PHOTO, "photo.jpg")
@@ -164,6 +196,7 @@ return [...document.querySelectorAll("#passes tbody tr")].map((row) =>
 PICTURES = """
 return [...document.querySelectorAll("#passes img")].map((image) => image.naturalWidth);
 """
+TABS = "return !document.getElementById('tabs').hidden"
 
 
 @contextmanager
@@ -173,7 +206,7 @@ def tab_of_cameras(driver, fake, store, folder, **options):
         running_gateway(fake, router, **options) as client,
         visiting(driver, str(client.base_url)) as page,
     ):
-        page.wait_for(lambda: page.run("return !document.getElementById('tabs').hidden"), "tabs")
+        page.wait_for(lambda: page.run(TABS), "tabs")
         page.click("[data-tab=cameras]")
         yield page
 
@@ -217,6 +250,19 @@ def test_passes_appear_as_they_come_and_are_found_again(driver, fake, store, tmp
         assert not page.run(visible, "cameras") and page.run(visible, "intake")
         page.click("[data-tab=cameras]")
         rows(page, second, first, old)
+        tab = driver.current_window_handle
+        for _ in range(7):  # more than a browser has connections to one server
+            driver.switch_to.new_window("tab")
+            page.open()
+            page.wait_for(lambda: page.run(TABS), "tabs")
+            page.click("[data-tab=cameras]")
+            rows(page, second, first, old)
+        for other in {*driver.window_handles} - {tab}:
+            driver.switch_to.window(other)
+            driver.close()
+        driver.switch_to.window(tab)
+        store.add(a_pass(3, text_native="С003СС77"), None, ())
+        rows(page, ["gate-1", "С003СС77", "99.8%", "approaching", ""], second, first, old)
         page.run("document.getElementById('search-text').focus()")
         page.give("paste", PHOTO, "cell.jpg")  # as a spreadsheet gives it, beside a text
         assert page.run(visible, "cameras")
