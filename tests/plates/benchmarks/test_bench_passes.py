@@ -2,28 +2,22 @@
 
 import numpy as np
 import pytest
+from scripted import seen
 
 from api.answers import Candidate
-from plate_models.recognition import decoding
 from plate_models.training.benchmark.passes import Film
 from plate_models.training.labels import LabelledPlate
 from plates.benchmarks.passes import START, judge, measure, summarize
 from plates.cameras.events import BestView, Evidence, Pass, Times
-from plates.cameras.frames import SeenPlate
 
 LEFT, RIGHT, NOWHERE = (10.0, 10.0, 110.0, 32.0), (300.0, 10.0, 400.0, 32.0), (600, 300, 700, 322)
+IN_LEFT, IN_RIGHT = (60.0, 21.0), (350.0, 21.0)
 TIMES = tuple(n / 5 for n in range(10))
 
 
 def quad(box):
     x0, y0, x1, y1 = box
     return (x0, y0), (x1, y0), (x1, y1), (x0, y1)
-
-
-def seen(text, box, score=0.9):
-    columns, crop = np.zeros((23, 5)), np.zeros((48, 188, 3), np.uint8)
-    shown, rest = text if score > 0.5 else "", (columns, crop, decoding.Evidence())
-    return SeenPlate(box, quad(box), 0.9, shown, score, ((text, score),), *rest)
 
 
 def report(text, first, last, box=LEFT, frames=5, kind="pass.ended", name="a", score=0.9):
@@ -46,9 +40,10 @@ def judged(*reports):
     truths = tuple(((0, left), (1, plate)) for plate in right)
     # One is not readable at first; the surest view of the other one is wrong.
     plates = [
-        [seen("A123BC77", LEFT, 0.3 if n < 4 else 0.9), seen("A124BC77", RIGHT)] for n in range(10)
+        [seen("A123BC77", IN_LEFT, sure=0.3 if n < 4 else 0.99), seen("A124BC77", IN_RIGHT)]
+        for n in range(10)
     ]
-    plates[5][1] = seen("A128BC77", RIGHT, 0.95)
+    plates[5][1] = seen("A128BC77", IN_RIGHT, sure=0.9999)
     film = Film("alike-0007", (1280, 720), (), TIMES, truths)
     timed = [one if isinstance(one, tuple) else (2.0, one) for one in reports]
     return judge(film, plates, timed)

@@ -71,9 +71,8 @@ def test_webhooks_are_signed_and_tried_again_with_the_same_id(store, receiver):
 @pytest.mark.parametrize(
     "host",
     [
-        "127.0.0.1",
         "localhost",
-        "2130706433",
+        "2130706433",  # 127.0.0.1
         "[::1]",
         "[::ffff:127.0.0.1]",
         "169.254.169.254",
@@ -333,15 +332,22 @@ def test_home_assistant_finds_the_sensors_and_sees_plates(store, broker, caplog)
     assert "hunter2" not in caplog.text
 
 
-def test_a_broker_may_want_tls(store, broker, tmp_path, monkeypatch):
+def test_a_broker_may_want_tls_and_a_wrong_password_is_named(
+    store, broker, tmp_path, monkeypatch, caplog
+):
     port, (certificate, key) = free_port(), make_certificate(tmp_path, "IP:127.0.0.1")
     with broker.settings.open("a") as file:
         file.write(f"listener {port} 127.0.0.1\ncertfile {certificate}\nkeyfile {key}\n")
     url = f"mqtts://{broker.url.removeprefix('mqtt://').replace(str(broker.port), str(port))}"
-    store.add(a_pass(), None, ["home"])
+    right, wrong = (
+        {"name": name, "kind": "mqtt", "url": address}
+        for name, address in (("right", url), ("wrong", broker.url.replace("hunter2", "other")))
+    )
+    store.add(a_pass(), None, ["right", "wrong"])
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    with broker.running(), delivering(store, {"name": "home", "kind": "mqtt", "url": url}):
-        wait_until(nothing_owed(store, "home"))
+    with broker.running(), delivering(store, right, wrong):
+        wait_until(nothing_owed(store, "right"))
+        wait_until(lambda: "the broker refuses: Not authorized" in caplog.text)
 
 
 def test_what_a_broker_does_not_confirm_is_owed(store, caplog, monkeypatch):
@@ -354,10 +360,3 @@ def test_what_a_broker_does_not_confirm_is_owed(store, caplog, monkeypatch):
             connection.sendall(b"\x20\x02\0\0")  # It greets, and says no more.
             wait_until(lambda: "did not confirm" in caplog.text)
     assert store.due("home", 1e10)
-
-
-def test_a_wrong_password_is_named(store, broker, caplog):
-    target = {"name": "home", "kind": "mqtt", "url": broker.url.replace("hunter2", "other")}
-    store.add(a_pass(), None, ["home"])
-    with broker.running(), delivering(store, target):
-        wait_until(lambda: "the broker refuses: Not authorized" in caplog.text)

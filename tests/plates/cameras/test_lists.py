@@ -40,16 +40,12 @@ def test_malformed_lines_are_named_by_number_and_the_rest_holds(tmp_path, caplog
     assert "A1" not in caplog.text  # It may say whose car it is.
 
 
-def test_an_empty_list_is_one_and_a_missing_one_is_named(tmp_path):
+def test_a_list_follows_its_file_which_may_be_empty_but_not_missing(tmp_path, monkeypatch, caplog):
     path = tmp_path / "residents.csv"
     with pytest.raises(FileNotFoundError, match=r"residents\.csv"):
         PlateList("residents", path)
     path.touch()
     assert PlateList("residents", path).near([CAR]) == set()
-
-
-def test_a_list_follows_its_file(tmp_path, monkeypatch, caplog):
-    path = tmp_path / "residents.csv"
     path.write_text(CAR)
     residents = PlateList("residents", path)
     path.write_text(OTHER)

@@ -51,8 +51,11 @@ class Postgres:
     def stop(self):
         self("pg_ctl", "-D", self.data, "-w", "-m", "immediate", "stop")
 
-    def url(self, database):
-        return f"postgresql://plates@127.0.0.1:{self.port}/{database}"
+    def new_database(self):
+        """Its URL."""
+        name = f"db{time.time_ns()}"
+        self("createdb", "-h", "127.0.0.1", "-p", self.port, "-U", "plates", name)
+        return f"postgresql://plates@127.0.0.1:{self.port}/{name}"
 
 
 @pytest.fixture(scope="module")
@@ -66,21 +69,12 @@ def postgres():
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/plates.db"
-    server = request.getfixturevalue("postgres")
-    name = f"db{time.time_ns()}"
-    server("createdb", "-h", "127.0.0.1", "-p", server.port, "-U", "plates", name)
-    return server.url(name)
-
-
-@pytest.fixture
-def open_store(url):
-    stores = []
+def open_store(request, tmp_path):
+    sqlite, stores = request.param == "sqlite", []
+    place = tmp_path if sqlite else request.getfixturevalue("postgres").new_database()
 
     def opened(**changes):
-        stores.append(store_of(url, **changes))
+        stores.append(store_of(place, **changes))
         return stores[-1]
 
     yield opened
@@ -235,7 +229,7 @@ def test_several_open_a_new_database_at_once_and_lose_nothing(open_store):
 
 
 def test_events_wait_while_the_database_is_away(postgres, caplog):
-    store = store_of(postgres.url("postgres"))
+    store = store_of(postgres.new_database())
     outbox = Outbox()
     outbox.put(partial(store.add, a_pass(1), None, ["a"]))
     assert outbox.close()
@@ -260,8 +254,7 @@ def test_events_wait_while_the_database_is_away(postgres, caplog):
 
 def test_events_wait_while_the_database_hangs(postgres, caplog, monkeypatch):
     monkeypatch.setattr("plates.cameras.store._BUSY_S", 1)
-    postgres("createdb", "-h", "127.0.0.1", "-p", postgres.port, "-U", "plates", "hangs")
-    store, outbox = store_of(postgres.url("hangs")), Outbox()
+    store, outbox = store_of(postgres.new_database()), Outbox()
     assert store.add(a_pass(1), None, ["a"])
     server = psutil.Process(int((postgres.data / "postmaster.pid").read_text().split()[0]))
     processes = [server, *server.children(recursive=True)]
