@@ -43,9 +43,9 @@ return [...document.querySelectorAll(".crop")].map((canvas) => {
 """
 
 
-@contextmanager
-def chromium():
-    """Start a browser without a profile; network requests and its console are recorded."""
+@pytest.fixture(scope="session")
+def driver():
+    """A browser without a profile, which records network requests and its console."""
     options = webdriver.ChromeOptions()
     options.binary_location = BROWSER or ""
     # The sandbox needs rights that containers lack; /dev/shm is often small there.

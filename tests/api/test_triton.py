@@ -137,30 +137,18 @@ def test_photos_go_to_each_triton_in_turn_and_on_when_one_ends(monkeypatch):
         two.stop()
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "triton:8001",
-        "grpc://triton.plates.svc:8001",
-        "[::1]:8001",
-        "ipv4:10.0.0.1:8001,10.0.0.2:8001",
-        "ipv6:[::1]:8001,[::2]:8001",
-    ],
-)
-def test_addresses_of_one_triton_or_several(url):
-    assert Settings(triton_url=url).triton_address == url.removeprefix("grpc://")
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
+def test_addresses_of_one_triton_or_several():
+    for url in (
+        *("triton:8001", "grpc://triton.plates.svc:8001", "[::1]:8001"),
+        *("ipv4:10.0.0.1:8001,10.0.0.2:8001", "ipv6:[::1]:8001,[::2]:8001"),
+    ):
+        assert Settings(triton_url=url).triton_address == url.removeprefix("grpc://")
+    for url in (
         *("triton", "http://triton:8001", "triton:80010", "triton:0", "one:8001,two:8001"),
         *("ipv4:10.0.0.1:8001,", "ipv4:10.0.0.1,10.0.0.2:8001"),
-    ],
-)
-def test_addresses_that_make_no_sense(url):
-    with pytest.raises(ValidationError, match=r"host:port.*8001.*list them: ipv4:"):
-        Settings(triton_url=url)
+    ):
+        with pytest.raises(ValidationError, match=r"host:port.*8001.*list them: ipv4:"):
+            Settings(triton_url=url)
 
 
 def test_ready_asks_once_for_many_and_waits_longer_than_an_answer_stays_young(fake):

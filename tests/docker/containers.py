@@ -52,17 +52,15 @@ class Stage:
 def read_stages(image):
     """Read docker/<image>.Dockerfile."""
     file = (ROOT / f"docker/{image}.Dockerfile").read_bytes()
-    stages = []
-    defaults = {}
-    for line in DockerfileParser(fileobj=io.BytesIO(file)).structure:
+    parser, stages = DockerfileParser(fileobj=io.BytesIO(file)), []
+    for line in parser.structure:
         instruction, value = line["instruction"], line["value"]
         if instruction == "FROM":
-            base = re.sub(r"\$\{(\w+)\}", lambda found: defaults[found[1]], value.split()[0])
-            stages.append(Stage(base))
+            stages.append(Stage(parser.parent_images[len(stages)]))
         elif instruction == "ARG":
             name, given, default = value.partition("=")
-            values = stages[-1].environment if stages else defaults
-            values |= {name: default} if given else {}
+            if stages and given:
+                stages[-1].environment[name] = default
         elif instruction == "ENV":
             stages[-1].environment |= dict(pair.split("=", 1) for pair in value.split())
         elif instruction != "COMMENT":

@@ -121,18 +121,13 @@ def test_log_probs_are_padded_with_certain_blanks():
         ('{"countries": "nl,cz,*"}', ["cz", "ru", "sk"]),
     ],
 )
-def test_a_request_narrows_the_countries(parameters, countries):
+def test_a_request_narrows_the_countries_to_some_that_the_weights_read(parameters, countries):
     specs = spec.Specs(recognizer=replace(spec.RECOGNIZER, countries=("ru", "sk", "cz")))
     config = PipelineConfig.of(specs, UNCALIBRATED)
     assert contract.config_for(config, parameters, ()).grammar is grammar_of(*countries)
-
-
-@pytest.mark.parametrize("given", ["cz,pl", "", "../ru", 3, ["cz"]])
-def test_countries_that_the_weights_do_not_read_are_refused_by_name(given):
-    specs = spec.Specs(recognizer=replace(spec.RECOGNIZER, countries=("cz",)))
-    config = PipelineConfig.of(specs, UNCALIBRATED)
-    with pytest.raises(contract.InvalidInput, match=r"countries: expected some of cz, .*got"):
-        contract.config_for(config, json.dumps({"countries": given}), ())
+    for given in ("cz,pl", "", "../ru", 3, ["cz"]):
+        with pytest.raises(contract.InvalidInput, match=r"countries: expected some of ru,.*got"):
+            contract.config_for(config, json.dumps({"countries": given}), ())
 
 
 def test_with_log_probabilities_each_plate_is_seen_once():

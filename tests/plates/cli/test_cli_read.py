@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import av
-import cv2
 import numpy as np
 import pytest
 from photo_files import BAD, encode, pattern
@@ -139,12 +138,20 @@ def make_terminal(monkeypatch):
     return terminal
 
 
+def write_video(path, fps, numbers):
+    """Frames of these numbers, which are their times and shades."""
+    with av.open(str(path), "w") as file:
+        stream = file.add_stream("mjpeg", fps, width=64, height=48, pix_fmt="yuvj420p")
+        for number in numbers:
+            frame = av.VideoFrame.from_ndarray(np.full((48, 64, 3), number, np.uint8))
+            frame.pts = number
+            file.mux(stream.encode(frame))
+        file.mux(stream.encode(None))
+
+
 def test_frames_of_videos_are_named_and_counted(run_stub, tmp_path, monkeypatch):
     video = tmp_path / "clip.avi"
-    writer = cv2.VideoWriter(str(video), cv2.VideoWriter.fourcc(*"MJPG"), 10, (64, 48))
-    for number in range(20):
-        writer.write(np.full((48, 64, 3), (0, 0, number * 10), np.uint8))
-    writer.release()
+    write_video(video, 10, range(20))
     named = video.rename(video.with_name("clip"))  # a video by its content
     words = ("read", named, SCENE, "--json", "--annotate", tmp_path / "out")
     done = run_stub(*words, "--crops", tmp_path / "out")
@@ -164,13 +171,7 @@ def test_times_of_a_video_are_its_own_and_what_is_broken_in_it_is_named(run_stub
     """Names that are no UTF-8 are names, too."""
     whole, cut = (str(tmp_path / os.fsdecode(b"\xff" + end)) for end in (b".mkv", b".avi"))
     for path in (whole, cut):
-        with av.open(path, "w") as file:
-            stream = file.add_stream("mjpeg", 30, width=64, height=48, pix_fmt="yuvj420p")
-            for number in (0, 1, 2, 60, 61, 90):
-                frame = av.VideoFrame.from_ndarray(np.full((48, 64, 3), number, np.uint8))
-                frame.pts = number
-                file.mux(stream.encode(frame))
-            file.mux(stream.encode(None))
+        write_video(path, 30, (0, 1, 2, 60, 61, 90))
     done = run_stub("read", whole, "--json")
     assert [json.loads(line)["time_s"] for line in done.stdout.splitlines()] == [0.0, 2.0, 3.0]
     os.truncate(cut, Path(cut).stat().st_size * 3 // 4)
