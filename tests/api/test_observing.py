@@ -1,12 +1,10 @@
 """What logs and metrics say, and what neither ever says."""
 
 import base64
-import io
 import json
 import logging
 import sys
 import time
-from contextlib import contextmanager
 
 import grpc
 import pytest
@@ -37,28 +35,15 @@ SECRETS += as_written_by_mistake(PHOTO[:60])
 SECRETS += as_written_by_mistake(PHOTO[len(PHOTO) // 2 :][:60])
 
 
-@contextmanager
-def logged(format_name):
-    """What the process logs, as `plates serve` sets it up."""
+@pytest.fixture
+def configure_logs():
+    """As `plates serve` sets them up: they are on stderr."""
     root, ours = logging.getLogger(), logging.getLogger("plates")
     handlers, *levels = root.handlers[:], root.level, ours.level
-    written = io.StringIO()
-    try:
-        logs.configure(format_name)
-        (handler,) = root.handlers
-        assert isinstance(handler, logging.StreamHandler)
-        handler.setStream(written)
-        yield written
-    finally:
-        root.handlers[:] = handlers
-        root.setLevel(levels[0])
-        ours.setLevel(levels[1])
-
-
-def lines(written, **wanted):
-    """The JSON lines whose fields have these values."""
-    found = [json.loads(line) for line in written.getvalue().splitlines()]
-    return [line for line in found if wanted.items() <= line.items()]
+    yield logs.configure
+    root.handlers[:] = handlers
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
 
 
 def requests_of_all_kinds(client):
@@ -90,11 +75,14 @@ def requests_of_all_kinds(client):
 
 
 @pytest.mark.parametrize("format_name", ["json", "text"])
-def test_neither_logs_nor_metrics_have_what_was_sent_or_read(fake, format_name, monkeypatch):
+def test_neither_logs_nor_metrics_have_what_was_sent_or_read(
+    fake, format_name, monkeypatch, configure_logs, capsys
+):
     def fail(*_):
         raise RuntimeError(f"a message that quotes {READ[0]}")
 
-    with logged(format_name) as written, running_gateway(fake, tokens=TOKEN) as client:
+    configure_logs(format_name)
+    with running_gateway(fake, tokens=TOKEN) as client:
         statuses = [answer.status_code for answer in requests_of_all_kinds(client)]
         for code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE):
             fake.reply = refusing(code, "unexpected KeyError, see the server's log")
@@ -103,19 +91,22 @@ def test_neither_logs_nor_metrics_have_what_was_sent_or_read(fake, format_name, 
         monkeypatch.setattr("api.reading.PhotoReader.read", fail)
         assert post_raw(client, PHOTO).status_code == 500
     assert {200, 400, 403, 404, 405, 413, 415, 422, 500, 503} <= set(statuses)
-    assert "RuntimeError (its message is left out" in written.getvalue()
-    assert written.getvalue().count("answered") > len(statuses)
-    for text in (written.getvalue(), exposition):
+    written = capsys.readouterr().err
+    assert "RuntimeError (its message is left out" in written
+    assert written.count("answered") > len(statuses)
+    for text in (written, exposition):
         for secret in SECRETS:
             assert secret not in text
             assert json.dumps(secret)[1:-1] not in text
 
 
-def test_a_line_per_request(fake):
-    with logged("json") as written, running_gateway(fake) as client:
+def test_a_line_per_request(fake, configure_logs, capsys):
+    configure_logs("json")
+    with running_gateway(fake) as client:
         answers = [post_raw(client, PHOTO), post_raw(client, b""), client.get("/nowhere/at/all")]
         answers.append(post_raw(client, PHOTO, roi="secret"))
-    access = lines(written, logger="plates.access")
+    lines = map(json.loads, capsys.readouterr().err.splitlines())
+    access = [line for line in lines if line["logger"] == "plates.access"]
     assert len(access) == len(answers)
     # A line is written once its answer is on the way: the next request's may come first.
     by_id = {line["request_id"]: line for line in access}
@@ -133,25 +124,28 @@ def test_a_line_per_request(fake):
 
 
 @pytest.mark.parametrize("format_name", ["json", None])
-def test_other_libraries_logs_and_tracebacks_have_no_messages(format_name, monkeypatch):
+def test_other_libraries_logs_and_tracebacks_have_no_messages(
+    format_name, monkeypatch, configure_logs, capsys
+):
     plate = READ[0]
     # On a terminal, text is what no format means.
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with logged(format_name) as written:
-        logging.getLogger("asyncio").error(f"first\nfuture: <Task exception=KeyError('{plate}')>")
+    configure_logs(format_name)
+    logging.getLogger("asyncio").error(f"first\nfuture: <Task exception=KeyError('{plate}')>")
+    try:
         try:
-            try:
-                int(plate)
-            except ValueError as error:
-                raise KeyError(f"a message that quotes {plate}") from error
-        except KeyError:
-            logging.getLogger("plates.x").exception("one\ntwo")
-    text = written.getvalue()
+            int(plate)
+        except ValueError as error:
+            raise KeyError(f"a message that quotes {plate}") from error
+    except KeyError:
+        logging.getLogger("plates.x").exception("one\ntwo")
+    text = capsys.readouterr().err
     assert plate not in text
     assert text.index("ValueError (") < text.index("KeyError (")
     assert "test_observing.py" in text
     if format_name == "json":
-        assert [line["message"] for line in lines(written)] == ["first", "one\ntwo"]
+        messages = [json.loads(line)["message"] for line in text.splitlines()]
+        assert messages == ["first", "one\ntwo"]
     else:
         assert text.splitlines()[1].endswith("ERROR plates.x: one | two")
 

@@ -91,7 +91,9 @@ def test_a_release_is_artifacts_a_photo_and_a_manifest(exported, released):
     assert not [graph for graph in graphs if "Device" in str(graph.inlined_graph)]
 
 
-def test_sizes_that_no_configuration_has_are_refused(released, exported, tmp_path):
+def test_sizes_that_no_configuration_has_and_versions_that_triton_ignores_are_refused(
+    released, exported, tmp_path
+):
     folder = shutil.copytree(released, tmp_path / "weights")
     wider = replace(SMALL, rectifier=spec.RectifierSpec(crop_hw=(64, 192)))
     weights.save(STN(wider.rectifier), "rectifier", {}, folder, wider)
@@ -100,6 +102,9 @@ def test_sizes_that_no_configuration_has_are_refused(released, exported, tmp_pat
         export.export(folder, exported)
     with pytest.raises(release.WeightsError):
         export.export(tmp_path, exported)
+    for version in ("0", "", "1.5", "02", "²", "99999999999"):
+        with pytest.raises(export.ExportError, match=r"^version: expected "):
+            export.export(released, exported, version)
 
 
 def test_a_release_is_whole_beside_the_others(released, repository_copy):
@@ -110,12 +115,6 @@ def test_a_release_is_whole_beside_the_others(released, repository_copy):
     assert after.keys() - before.keys() == {name.replace("/1/", "/12/") for name in before}
     source = release.REPOSITORY / "plate_recognition" / "1" / "model.py"
     assert after["plate_recognition/12/model.py"] == source.read_bytes()
-
-
-@pytest.mark.parametrize("version", ["0", "", "1.5", "02", "²", "99999999999"])
-def test_what_triton_takes_for_no_version_is_refused(released, exported, version):
-    with pytest.raises(export.ExportError, match=r"^version: expected "):
-        export.export(released, exported, version)
 
 
 def test_an_export_that_ends_midway_leaves_no_release(released, repository_copy, monkeypatch):

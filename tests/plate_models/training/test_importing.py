@@ -77,10 +77,14 @@ def renamed(net, prefix):
         (lambda net: net.float().fuse().state_dict(), torch.save),
     ],
 )
-def test_what_trainings_leave_computes_what_it_did(tmp_path, form, save):
+def test_what_trainings_leave_computes_what_it_did(tmp_path, form, save, capsys):
     net = make_net()
     save(form(copy.deepcopy(net).half()), tmp_path / "best.pt")
-    detector = import_yolov5(tmp_path / "best.pt", tmp_path / "mine")
+    detector = tmp_path / "mine" / "detector.safetensors"
+    words = ["import", "yolov5", str(tmp_path / "best.pt"), "--out", str(detector.parent)]
+    assert cli.main(words) == 0
+    said = capsys.readouterr().out
+    assert f"{detector}\n" in said and "plates weights" in said
     for name in ("recognizer", "rectifier"):
         shutil.copy(release.WEIGHTS_DIR / f"{name}.safetensors", detector.parent)
     release.write_manifest(detector.parent)
@@ -132,14 +136,6 @@ def test_other_layouts_are_refused_by_the_first_tensor(tmp_path, changes, messag
     with pytest.raises((release.WeightsError, SpecError), match=rf"other\.pt: .*{message}"):
         import_yolov5(tmp_path / "other.pt", tmp_path / "mine")
     assert not (tmp_path / "mine").exists()
-
-
-def test_the_command_says_what_it_wrote_and_what_comes_next(tmp_path, capsys):
-    torch.save(make_net().state_dict(), tmp_path / "state.pt")
-    words = ["import", "yolov5", str(tmp_path / "state.pt"), "--out", str(tmp_path / "mine")]
-    assert cli.main(words) == 0
-    said = capsys.readouterr().out
-    assert f"{tmp_path / 'mine' / 'detector.safetensors'}\n" in said and "plates weights" in said
 
 
 ALPHABET = "0123456789ÅÄÖ"

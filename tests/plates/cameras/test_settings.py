@@ -48,7 +48,9 @@ def test_storage_is_off_by_default(write, tmp_path):
         load(write('cameras = []\nstorage.url = "sqlite:////nowhere/p.db"'))
 
 
-def test_a_file_may_lie_in_a_folder_that_is_not_writable(write, tmp_path, monkeypatch):
+def test_a_file_may_lie_in_a_folder_that_is_not_writable_but_must_be_readable(
+    write, tmp_path, monkeypatch
+):
     (tmp_path / "log").touch()
     monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)
     target = '[[targets]]\nname = "log"\nkind = "jsonl"\npath = "{}"\n'
@@ -59,6 +61,11 @@ def test_a_file_may_lie_in_a_folder_that_is_not_writable(write, tmp_path, monkey
             load(write(settings))
     with pytest.raises(CameraSettingsError, match=r"storage\.url"):
         load(write('cameras = []\nstorage.url = "postgresql://u@h/db?sslmode=require"'))
+    path = write(elsewhere + '[lists]\nresidents = "residents.csv"')
+    load(path)
+    monkeypatch.setattr(os, "access", lambda _, mode: mode != os.R_OK)
+    with pytest.raises(CameraSettingsError, match="residents: expected a file that can be read"):
+        load(path)
 
 
 WRONG = f"""
@@ -113,14 +120,6 @@ targets = "hook"
 name = "gate/2"
 crop = [0.5, 0, 0.5, 1]
 """
-
-
-def test_a_list_that_may_not_be_read_is_named(write, monkeypatch):
-    path = write('cameras = []\n[lists]\nresidents = "residents.csv"')
-    load(path)
-    monkeypatch.setattr("os.access", lambda _, mode: mode != os.R_OK)
-    with pytest.raises(CameraSettingsError, match="residents: expected a file that can be read"):
-        load(path)
 
 
 def test_all_problems_are_named_at_once_without_passwords(write):
