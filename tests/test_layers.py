@@ -5,13 +5,12 @@ import subprocess
 import sys
 from functools import cache
 from graphlib import TopologicalSorter
-from pathlib import Path
 
 import pytest
+from support import ROOT
 
 from plate_models.engines.nets import load_nets
 
-ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("api", "plate_models", "plates")
 # Offline: rendering, training, measuring, import of weights from elsewhere.
 TRAINING = "plate_models.training"

@@ -73,16 +73,11 @@ def test_tokens_come_from_a_file_too(fake, tmp_path):
     with running_gateway(fake, tokens_file=file, tokens="third") as client:
         sent = (f"Token {token}" for token in (TOKEN, OTHER, "third", "# the"))
         assert statuses(client, *sent) == [200, 200, 200, 403]
-
-
-@pytest.mark.parametrize("content", ["", "# none\n\n", "two words\n", "кириллица\n", None])
-def test_a_file_without_proper_tokens_is_refused(tmp_path, content):
-    file = tmp_path / "tokens"
-    if content is not None:
-        file.write_text(content)
-    with pytest.raises(ValidationError, match="token") as caught:
-        Settings(tokens_file=file)
-    assert "two words" not in str(caught.value)
+    for improper in ("", "# none\n\n", "two words\n", "кириллица\n", None):
+        file.unlink() if improper is None else file.write_text(improper)
+        with pytest.raises(ValidationError, match="token") as caught:
+            Settings(tokens_file=file)
+        assert "two words" not in str(caught.value)
 
 
 def test_settings_never_show_tokens(monkeypatch):

@@ -10,13 +10,11 @@ from api.edge.middleware import choose_request_id
 HEADER = "x-request-id"
 
 
-@pytest.mark.parametrize(
-    "offered", ["", "x" * 65, "a b", "a/b", "ж", 'a"b', "a\n", "a\r\nSet-Cookie: b"]
-)
-def test_an_id_that_could_break_a_log_is_replaced(offered):
-    chosen = choose_request_id(offered)
-    assert re.fullmatch("[0-9a-f-]{36}", chosen)
-    assert choose_request_id(offered) != chosen
+def test_an_id_that_could_break_a_log_is_replaced():
+    for offered in ("", "x" * 65, "a b", "a/b", "ж", 'a"b', "a\n", "a\r\nSet-Cookie: b"):
+        chosen = choose_request_id(offered)
+        assert re.fullmatch("[0-9a-f-]{36}", chosen)
+        assert choose_request_id(offered) != chosen
 
 
 def test_every_answer_has_an_id_and_headers_for_browsers(client, fake, monkeypatch):

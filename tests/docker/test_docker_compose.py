@@ -15,7 +15,6 @@ from plates.serving.supervisor import TICK_S
 COPY = read_copy()
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 OURS = ("triton", "gateway")
-WITH_PLUGIN = pytest.mark.skipif(not has_plugin(), reason="no docker compose plugin here")
 
 
 @pytest.fixture(params=COMBINATIONS)
@@ -92,7 +91,7 @@ def test_no_secret_stands_in_the_environment(combination, services):
     assert {one["file"] for one in COPY[combination]["secrets"].values()} == {"/dev/null"}
 
 
-@WITH_PLUGIN
+@pytest.mark.skipif(not has_plugin(), reason="no docker compose plugin here")
 def test_secrets_builds_and_models_are_what_the_operator_gave():
     given = {"PLATES_TOKENS_FILE": "./tokens.txt", "GRAFANA_PASSWORD_FILE": "/etc/password"}
     given |= {"TRITON_IMAGE": "a:1", "PYTHON_IMAGE": "b:1", "TORCH_INDEX": "c"}
