@@ -59,12 +59,21 @@ def test_python_is_the_same_everywhere():
     assert all(set(row["python"].split(", ")) <= PYTHONS for row in SUPPORTED)
 
 
-def test_torch_is_the_same_everywhere():
+def test_torch_is_the_same_everywhere_and_comes_from_no_hashed_file():
     version = locked("torch")
     assert f"torch =={version}" in PROJECT["dependency-groups"]["torch"]
     assert names_in((REQUIREMENTS / "torch.txt").read_text())["torch"] == {version}
     assert Version(metadata.version("torch")).public == version
     assert set(re.findall(r"torch (\d+\.\d+\.\d+)", README)) == {version}
+    # Which build of it, is chosen by the index; its CUDA libraries come with it.
+    for path in REQUIREMENTS.glob("*.txt"):
+        text = path.read_text(encoding="utf-8")
+        names = names_in(text)
+        assert names
+        if path.stem == "torch":
+            assert names.keys() == {"torch"} and "hash" not in text
+        else:
+            assert not [n for n in names if re.match("torch|triton$|cuda|nvidia-cu", n)], path
 
 
 def test_the_wheel_is_the_one_in_the_table():
@@ -97,18 +106,6 @@ def test_tensorrt_engines_take_every_shape_that_nets_are_given():
         ("yolo", f"1x3x{smallest}", f"{DETECTOR.max_batch_size}x3x{largest}"),
         ("lprnet", f"1x3x{plate}", f"{RECOGNIZER.max_batch_size}x3x{plate}"),
     ]
-
-
-def test_torch_and_cuda_come_from_no_hashed_file():
-    """Which build of torch it is, is chosen by the index; its CUDA libraries come with it."""
-    for path in REQUIREMENTS.glob("*.txt"):
-        text = path.read_text(encoding="utf-8")
-        names = names_in(text)
-        assert names
-        if path.stem == "torch":
-            assert names.keys() == {"torch"} and "hash" not in text
-        else:
-            assert not [n for n in names if re.match("torch|triton$|cuda|nvidia-cu", n)], path
 
 
 def test_requirement_files_agree_with_the_lock(tmp_path, monkeypatch):
