@@ -19,9 +19,12 @@ RUN docker/setup.sh package && chmod -R a+rX api plate_models plates \
     && .venv/bin/python -m compileall -q api plate_models plates
 
 FROM ${PYTHON_IMAGE}
-# A volume takes its owner from the folder: the cameras' database may lie there.
+# A volume takes its owner from the folder: the cameras' database may lie there. The base has no
+# bytecode of Python's modules, and none can be written later: without it each health check would
+# compile them.
 RUN useradd --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin plates \
-    && install -d -o plates -g plates /var/lib/plates
+    && install -d -o plates -g plates /var/lib/plates \
+    && python -m compileall -q -x '/tests?/' /usr/local/lib/python3.*
 WORKDIR /plates
 COPY --from=build /plates /plates
 ENV PATH=/plates/.venv/bin:$PATH \

@@ -16,6 +16,7 @@ ROLES = {
     "gateway": ("main", "gateway"),
     "cameras": ("main", "gateway", "cameras"),
     "triton": ("main", "models", "torch", "export", "triton"),
+    "triton-cpu": ("main", "gateway", "models", "embedded"),
     "embedded": ("main", "gateway", "models", "torch", "embedded", "export"),
     "bulk": ("main", "models", "torch", "embedded", "export", "bulk"),
     "dev": (

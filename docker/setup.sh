@@ -80,7 +80,7 @@ install_dependencies() {
         rm -rf "$VENV"
     fi
     "$VENV/bin/python" -m pip --version >/dev/null 2>&1 || make_environment
-    [[ $ROLE == @(gateway|cameras) ]] || install_torch
+    [[ $ROLE == @(gateway|cameras|triton-cpu) ]] || install_torch
     install --require-hashes --requirement "$REQUIREMENTS/$ROLE.txt"
 }
 

@@ -7,25 +7,30 @@ FROM ${PYTHON_IMAGE} AS build
 WORKDIR /plates
 # torch's index of CPU builds, unless set: see docker/setup.sh, which falls back by itself.
 ARG TORCH_INDEX
-ENV VENV=.venv REQUIREMENTS=docker/requirements ROLE=embedded PIP_NO_CACHE_DIR=1
+ENV VENV=.venv REQUIREMENTS=docker/requirements ROLE=triton-cpu PIP_NO_CACHE_DIR=1
 COPY docker/setup.sh docker/setup.sh
-COPY docker/requirements/torch.txt docker/requirements/embedded.txt docker/requirements/
-RUN docker/setup.sh dependencies
+COPY docker/requirements/torch.txt docker/requirements/embedded.txt \
+    docker/requirements/triton-cpu.txt docker/requirements/
+# What serves, and beside the image's folder what exports: torch alone is larger than all else.
+RUN docker/setup.sh dependencies && VENV=../export ROLE=embedded docker/setup.sh dependencies
 COPY LICENSE pyproject.toml ./
 COPY api api
 COPY plate_models plate_models
 COPY plates plates
-RUN docker/setup.sh package
+RUN docker/setup.sh package && VENV=../export docker/setup.sh package
 COPY model_repository model_repository
 COPY weights weights
-# With this image's own torch; fails unless TorchScript and ONNX compute what the nets do.
+# Fails unless TorchScript and ONNX compute what the nets do.
 # A clone's umask is no business of uid 10001.
 RUN chmod -R a+rX api model_repository plate_models plates weights \
-    && .venv/bin/plates export && .venv/bin/python -m compileall -q api plate_models plates
+    && ../export/bin/plates export && .venv/bin/python -m compileall -q api plate_models plates
 
 FROM ${PYTHON_IMAGE}
+# The base has no bytecode of Python's modules, and none can be written later: without it each
+# health check would compile them.
 RUN useradd --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin plates \
-    && install --directory --owner=plates --group=plates /run/plates
+    && install --directory --owner=plates --group=plates /run/plates \
+    && python -m compileall -q -x '/tests?/' /usr/local/lib/python3.*
 WORKDIR /plates
 COPY --from=build /plates /plates
 ENV PATH=/plates/.venv/bin:$PATH \
