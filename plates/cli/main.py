@@ -58,6 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # The reader of our output has had enough, as `head` does.
         _discard_output()
         return 0
+    except ModuleNotFoundError as error:  # An image holds what its own commands need.
+        return _fail(words[0], f"this installation lacks {error.name}", 1)
     except OSError as error:
         place = "" if error.filename is None else f"{error.filename}: "
         return _fail(words[0], printable(f"{place}{error.strerror or error}"), 1)

@@ -42,6 +42,13 @@ def test_arguments_that_make_no_sense(words, text, run):
     assert done.returncode == 2 and text in done.stderr
 
 
+def test_a_missing_package_is_named(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "plates.cli.compare", None)
+    done = run("compare", "a.json", "b.json")
+    assert done.returncode == 1
+    assert done.stderr == "plates compare: this installation lacks plates.cli.compare\n"
+
+
 @pytest.fixture
 def trained(monkeypatch):
     """The trainings that were begun; nothing is trained."""
