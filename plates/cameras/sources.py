@@ -1,5 +1,6 @@
 """Where a camera's frames come from: streams, files, devices, and frames that are pushed."""
 
+import errno
 import logging
 import math
 import re
@@ -42,7 +43,9 @@ _PASSWORD = re.compile(
 )
 
 # What a camera may send over HTTP.
-_HTTP_FORMATS = "mpjpeg,mjpeg,jpeg_pipe,mpegts,flv,h264,hevc,mov,matroska,avi"
+_HTTP_FORMATS = (
+    "mpjpeg,mjpeg,jpeg_pipe,mpegts,mpeg,mpegvideo,m4v,h264,hevc,flv,asf,ogg,mov,matroska,avi"
+)
 
 log = logging.getLogger("plates.cameras")
 # FFmpeg's own messages name addresses, with their passwords.
@@ -169,6 +172,10 @@ class Source(FrameSource):
             if time.monotonic() - began < 0.9 * _OPEN_S:
                 raise
             raise SourceError(f"nothing has come for {_OPEN_S:g} s", "silent") from error
+        except av.error.OSError as error:
+            if error.errno != errno.EIO or not self._address.startswith("http"):
+                raise
+            raise SourceError("no video is there, but a page, a playlist or a redirect") from error
 
     def _read(self) -> None:
         """Decode one connection until it ends."""
