@@ -130,9 +130,13 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
             raise HTTPException(409, f"The camera {camera!r} has a source of its own.")
         async with services.received(context, _FORM, parameters) as (upload, wanted):
             captured = wanted.captured.timestamp() if wanted.captured else None
-            try:
+
+            async def push() -> str:
                 async with turns[camera].place(context.deadline):
-                    problem = await run_in_threadpool(_push, folder, camera, upload.photo, captured)
+                    return await run_in_threadpool(_push, folder, camera, upload.photo, captured)
+
+            try:
+                problem = await context.cancel_on_disconnect(push())
             except OSError:
                 raise HTTPException(
                     503, "The camera's process is away. Try again.", {"Retry-After": "2"}

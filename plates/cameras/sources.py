@@ -44,7 +44,7 @@ _PASSWORD = re.compile(
 
 # What a camera may send over HTTP.
 _HTTP_FORMATS = (
-    "mpjpeg,mjpeg,jpeg_pipe,mpegts,mpeg,mpegvideo,m4v,h264,hevc,flv,asf,ogg,mov,matroska,avi"
+    "mpjpeg,mjpeg,jpeg_pipe,image2,mpegts,mpeg,mpegvideo,m4v,h264,hevc,flv,asf,ogg,mov,matroska,avi"
 )
 
 log = logging.getLogger("plates.cameras")
@@ -172,8 +172,9 @@ class Source(FrameSource):
             if time.monotonic() - began < 0.9 * _OPEN_S:
                 raise
             raise SourceError(f"nothing has come for {_OPEN_S:g} s", "silent") from error
-        except av.error.OSError as error:
-            if error.errno != errno.EIO or not self._address.startswith("http"):
+        except (av.error.OSError, av.error.ArgumentError) as error:
+            unknown = error.errno not in (errno.EIO, errno.EINVAL)
+            if unknown or not self._address.startswith("http"):
                 raise
             raise SourceError("no video is there, but a page, a playlist or a redirect") from error
 

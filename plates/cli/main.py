@@ -59,7 +59,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         _discard_output()
         return 0
     except ModuleNotFoundError as error:  # An image holds what its own commands need.
-        return _fail(words[0], f"this installation lacks {error.name}", 1)
+        lacking = error.name or ""
+        if lacking.partition(".")[0] in ("", "api", "plate_models", "plates"):
+            raise
+        return _fail(words[0], f"this installation lacks {lacking}: run it where `make` set up", 1)
     except OSError as error:
         place = "" if error.filename is None else f"{error.filename}: "
         return _fail(words[0], printable(f"{place}{error.strerror or error}"), 1)

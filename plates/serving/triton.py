@@ -124,7 +124,7 @@ class EmbeddedTriton:
     def tidy(self) -> None:
         """Hide photos in memory from other users; empty a log that is too long for the disk."""
         for segment in processes.leftovers(self.shm_prefix):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):  # It has gone, or is another user's.
                 segment.chmod(0o600)
         log = self._folder and self._folder / _LOG
         if log and log.exists() and log.stat().st_size > MAX_LOG_BYTES:

@@ -89,13 +89,13 @@ def error(first, second):
 
 
 def test_the_coarser_the_codec_the_less_is_left_and_videos_end_where_the_picture_is():
-    """However the scene moved before, no other place fits the last frame better."""
     scene = cv2.GaussianBlur(plate(), (0, 0), 1)
     for seed in range(6):
         filmed = [film(scene, np.random.default_rng(seed), qp) for qp in (18, 30, 42)]
         assert {picture.shape for picture in filmed} == {scene.shape}
         losses = [error(picture, scene) for picture in filmed]
         assert losses[0] < 6 and losses[0] < losses[1] < losses[2]
+        # However the scene moved before, no other place fits the last frame better.
         fits = {
             (x, y): error(np.roll(filmed[0], (y, x), (0, 1)), scene)
             for x in (-1, 0, 1)

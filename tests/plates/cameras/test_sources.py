@@ -64,10 +64,17 @@ class _Mjpeg(QuietHandler):
         if name in ("playlist", "redirect"):
             self.send_response(200 if name == "playlist" else 302)
             self.send_header("Location", "/inside.ts")
+            self.send_header("Content-Type", "application/vnd.apple.mpegurl")
             self.end_headers()
-            self.wfile.write(b"#EXTM3U\n#EXTINF:1,\n/inside.ts\n#EXT-X-ENDLIST\n")
+            self.wfile.write(b"#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n/inside.ts\n")
             return
         self.send_response(200)
+        if name == "snapshot.jpg":
+            data = cv2.imencode(".jpg", picture(0))[1].tobytes()
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+            return
         self.send_header("Content-Type", "multipart/x-mixed-replace; boundary=frame")
         self.end_headers()
         try:
@@ -232,6 +239,11 @@ def test_a_camera_sends_this_machine_nowhere_else(mjpeg, name):
         wait_for(source, frames, lambda: source.state.reconnects > 0)
         assert (source.state.status, "redirect" in source.state.problem) == ("failed", True)
     assert name in _Mjpeg.asked and "inside.ts" not in _Mjpeg.asked
+
+
+def test_a_single_picture_is_asked_for_again_and_again(mjpeg):
+    with opened(f"http://{mjpeg}/snapshot.jpg") as (source, frames):
+        wait_for(source, frames, lambda: source.state.frames_read > 2)
 
 
 def test_a_server_that_takes_connections_and_says_nothing(monkeypatch):
