@@ -159,8 +159,9 @@ class Source(FrameSource):
             self.state.status = "connecting"
         # By default FFmpeg looks at five seconds of a stream before it begins.
         options = {"analyzeduration": "500000", "http_proxy": ""} if self._live else {}
+        over_http = self._address.startswith("http")
         # Unasked for, a playlist or a redirect has this machine open what the camera can't reach.
-        if self._address.startswith("http") and ".m3u8" not in self._address:
+        if over_http and ".m3u8" not in self._address:
             options |= {"format_whitelist": _HTTP_FORMATS, "max_redirects": "0"}
         options |= {"rtsp_transport": "tcp"} if self._address.startswith("rtsp") else {}
         kind = "v4l2" if self._address.startswith("/dev/") else None
@@ -173,8 +174,7 @@ class Source(FrameSource):
                 raise
             raise SourceError(f"nothing has come for {_OPEN_S:g} s", "silent") from error
         except (av.error.OSError, av.error.ArgumentError) as error:
-            unknown = error.errno not in (errno.EIO, errno.EINVAL)
-            if unknown or not self._address.startswith("http"):
+            if not over_http or error.errno not in (errno.EIO, errno.EINVAL):
                 raise
             raise SourceError("no video is there, but a page, a playlist or a redirect") from error
 

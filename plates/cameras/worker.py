@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from api.observing import logs
 from api.settings import Settings
 from plate_models import images
-from plate_models.spec import LIMITS, Limits
+from plate_models.spec import Limits
 from plates.cameras import FOLDER_VARIABLE, KEY_VARIABLE, state_file
 from plates.cameras import settings as camera_settings
 from plates.cameras.delivery import deliver, targets_of
@@ -182,7 +182,7 @@ def _source(camera: camera_settings.Camera, folder: Path, limits: Limits) -> Fra
     return frames
 
 
-def receive(path: Path, frames: PushedFrames, limits: Limits = LIMITS) -> None:
+def receive(path: Path, frames: PushedFrames, limits: Limits) -> None:
     """Take frames that the gateway pushes to a socket, for ever."""
     path.unlink(missing_ok=True)  # of this camera's last process
     with Listener(str(path), "AF_UNIX") as listener:

@@ -173,7 +173,8 @@ class EmbeddedTriton:
             processes.kill_group(server.pid, KILL_S)
             server.poll()
             for segment in processes.leftovers(self.shm_prefix):
-                segment.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # It has gone, or is another user's.
+                    segment.unlink()
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -73,6 +73,8 @@ def test_a_machine_is_set_up_and_again_after_it_was_moved(machine):
     pip.chmod(0o755)
     # Nothing but the packages the second time.
     assert machine.set_up()[::2] == (0, everything)
+    serving = [f"{INSTALL} {DEV.replace('dev', 'triton-cpu')}", everything[-1]]
+    assert machine.set_up(ROLE="triton-cpu")[::2] == (0, serving)  # without torch
 
 
 def test_pip_comes_from_outside_where_venv_has_none(machine):
