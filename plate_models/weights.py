@@ -233,13 +233,10 @@ def _check_sizes(net: nn.Module, specs: Specs) -> None:
             raise SpecError(f"steps: expected {found}, found {expected} in the contract")
 
 
-def load_modules(
-    folder: Path = WEIGHTS_DIR, device: str = "cpu", calibrated: bool = True
-) -> Modules:
+def load_modules(folder: Path = WEIGHTS_DIR, device: str = "cpu") -> Modules:
     """Load the three nets as graphs that ``pipeline.read_plates`` can call, frozen.
 
-    The device is torch's, such as "cuda:0". Where a new calibration is to be fitted, the one at
-    hand is not loaded: it may be another recognizer's.
+    The device is torch's, such as "cuda:0".
 
     Raises:
         WeightsError: A file is missing or damaged, contradicts its own contract, another
@@ -257,7 +254,7 @@ def load_modules(
         graph.to(torch.device(device)).eval().requires_grad_(False) for graph in graphs
     )
     measured = UNCALIBRATED
-    if calibrated and (path := folder / calibration.NAME).exists():
+    if (path := folder / calibration.NAME).exists():
         try:
             measured = Calibration.from_json(path.read_text(encoding="utf-8"))
             measured.check(measured_with(folder))

@@ -91,10 +91,15 @@ def load_nets(engine: str = "served", device: str = "cpu", folder: Path = WEIGHT
         repository = Path(tempfile.mkdtemp(prefix="plates-"))
         atexit.register(shutil.rmtree, repository, ignore_errors=True)
     bring_up_to_date(folder, repository)
+    return load_exported(repository)
+
+
+def load_exported(repository: Path) -> Nets:
+    """Load what a repository holds of a release, with the settings of its CPU profile."""
     config = config_from(repository / PHOTO_MODEL / MODEL_VERSION)
     yolo, stn, lprnet = (_load_served(repository, name) for name in GRAPHS)
     return Nets(
-        lambda canvas: yolo(canvas)[0], stn, lambda plates: lprnet(plates)[0], config, engine
+        lambda canvas: yolo(canvas)[0], stn, lambda plates: lprnet(plates)[0], config, "served"
     )
 
 

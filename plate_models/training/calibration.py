@@ -14,6 +14,8 @@ its format is of the home country), eligible (whether it is readable but for the
 """
 
 import datetime
+import shutil
+import tempfile
 from dataclasses import replace
 from functools import cache, partial
 from itertools import pairwise
@@ -21,15 +23,16 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from tqdm import tqdm
 
+from plate_models.engines.nets import Nets, bring_up_to_date, load_exported
 from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.recognition.calibration import LOGIT_LIMIT, NAME, UNCALIBRATED, Calibration, logit
 from plate_models.recognition.decoding import Reading
 from plate_models.recognition.grammar import country_of
+from plate_models.release import write_manifest
 from plate_models.training.synthetic.crops import CLUTTER, CropSample, CropStyle, render_crop
 from plate_models.training.synthetic.kinds import CALIBRATION_SHARES, kind_named
 from plate_models.training.synthetic.latin import LATIN
@@ -37,7 +40,7 @@ from plate_models.training.synthetic.photo import camera
 from plate_models.training.synthetic.plates import PlateStyle
 from plate_models.training.tables import choose
 from plate_models.training.worker_pool import map_ahead
-from plate_models.weights import Modules, load_modules, measured_with
+from plate_models.weights import measured_with
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -81,8 +84,14 @@ def calibrate(
     # Numbered, so that a crop does not depend on the number of processes; no seed of a training
     # uses spawn keys.
     blocks = [(part, place, size) for part in range(2) for place, size in enumerate(sizes)]
-    found = map_ahead(partial(_read_block, weights=weights, seed=seed), workers, blocks)
-    read = list(tqdm(found, "crops", len(blocks), unit="block", disable=None))
+    with tempfile.TemporaryDirectory(prefix="plates-") as temporary:
+        # Exported without the calibration at hand: it may be another recognizer's.
+        bare, repository = (Path(temporary, name) for name in ("weights", "repository"))
+        shutil.copytree(weights, bare, ignore=shutil.ignore_patterns(NAME))
+        write_manifest(bare)
+        bring_up_to_date(bare, repository)
+        found = map_ahead(partial(_read_block, repository=repository, seed=seed), workers, blocks)
+        read = list(tqdm(found, "crops", len(blocks), unit="block", disable=None))
     halves = read[: len(sizes)], read[len(sizes) :]
     fit, measured = (pd.concat(half, ignore_index=True) for half in halves)
     pinned = replace(isotonic(fit.raw, fit.right), measured_with=measured_with(weights))
@@ -114,23 +123,23 @@ def calibrate(
 
 
 # Once in a process: loading the nets for every block would take longer than reading it.
-_load = cache(partial(load_modules, calibrated=False))
+_load = cache(load_exported)
 
 
-def _read_block(block: tuple[int, int, int], weights: Path, seed: int) -> pd.DataFrame:
+def _read_block(block: tuple[int, int, int], repository: Path, seed: int) -> pd.DataFrame:
     """Render and read crops: the number of their set, of their block, and how many."""
     *key, size = block
-    modules = _load(weights)
+    nets = _load(repository)
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
     rows = []
     for _ in range(size):
         (kind,) = choose(_KINDS, rng)
         sample, width = render_known(rng, kind)
-        reading = read_crop(sample, modules)
+        reading = read_crop(sample, nets)
         read = reading.best
         if kind == CLUTTER and not read:
             continue
-        home = country_of(reading.format) == modules.specs.recognizer.countries[0]
+        home = country_of(reading.format) == nets.config.specs.recognizer.countries[0]
         about = kind, round(width, 1), sample.text, read, home
         rows.append((*about, reading.readable, reading.score, read == sample.text))
     return pd.DataFrame(rows, columns=list(_COLUMNS))
@@ -148,25 +157,24 @@ def render_known(rng: np.random.Generator, kind: str) -> tuple[CropSample, float
     return render_crop(rng, style, kind), width
 
 
-def read_crop(crop: CropSample, modules: Modules) -> Reading:
+def read_crop(crop: CropSample, nets: Nets) -> Reading:
     """Read a crop as photos are read that are served, but without a calibration."""
-    specs = modules.specs
+    specs = nets.config.specs
     canvas_hw, crop_hw = np.array(specs.detector.canvases_hw[0]), np.array(specs.rectifier.crop_hw)
     # The pipeline may look wider than the crop: its edge is repeated up to the detector's canvas.
     before = (canvas_hw - crop_hw) // 2
     around = [*zip(before, canvas_hw - crop_hw - before, strict=True), (0, 0)]
-    photo = torch.from_numpy(np.pad(crop.image, around, mode="edge"))  # the modules take tensors
+    photo = np.pad(crop.image, around, mode="edge")
     # In place of the detector: it finds what is known to be there.
     half = crop_hw / (1 + np.array(specs.rectifier.margin_hw(crop.lines))) / 2
     middle = before + crop_hw / 2
     box = np.concatenate(((middle - half)[::-1], (middle + half)[::-1]))
-    found = torch.zeros(1, specs.detector.max_candidates, 6)
-    found[0, 0] = torch.tensor([*box, 0.9, crop.lines - 1])
+    found = np.zeros((1, specs.detector.max_candidates, 6), np.float32)
+    found[0, 0] = *box, 0.9, crop.lines - 1
     every = Calibration(readable_from=0.0, elsewhere_readable_from=0.0)
     config = replace(PipelineConfig.of(specs, every), square_pixels=False)
-    nets = modules.rectify, modules.recognize
-    finds = iter((found, torch.zeros_like(found)))  # nothing where the photo is smaller
-    (plate,) = read_plates(photo, lambda _: next(finds), *nets, config)
+    finds = iter((found, np.zeros_like(found)))  # nothing where the photo is smaller
+    (plate,) = read_plates(photo, lambda _: next(finds), nets.rectify, nets.recognize, config)
     return plate.reading
 
 

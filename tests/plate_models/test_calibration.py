@@ -105,4 +105,3 @@ def test_weights_are_compared_with_their_calibration(tmp_path):
     release.write_manifest(folder)
     with pytest.raises(release.WeightsError, match=rf"{folder}/calibration\.json: "):
         weights.load_modules(folder)
-    assert weights.load_modules(folder, calibrated=False).calibration == Calibration()

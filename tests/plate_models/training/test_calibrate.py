@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from plate_models.engines.nets import load_nets
 from plate_models.recognition import calibration
 from plate_models.recognition.calibration import LOGIT_LIMIT, UNCALIBRATED, Calibration
 from plate_models.release import WEIGHTS_DIR, check_manifest, write_manifest
@@ -21,22 +22,21 @@ from plate_models.training.calibration import (
     render_known,
     with_thresholds,
 )
-from plate_models.weights import load_modules
 from plates.cli import main as cli
 
 
 def test_crops_are_of_legible_size_and_read_as_served():
-    modules = load_modules(calibrated=False)
+    nets = load_nets()
     crops, widths = zip(
         *(render_known(np.random.default_rng(seed), "ru.car") for seed in range(12)), strict=True
     )
     assert min(widths) >= 56 and len({*widths}) == 12
-    readings = [read_crop(crop, modules) for crop in crops]
+    readings = [read_crop(crop, nets) for crop in crops]
     right = [r.candidates[0][0] == c.text for r, c in zip(readings, crops, strict=True)]
     assert sum(right) >= 10 and all(0 <= reading.score <= 1 for reading in readings)
     # A detector that takes one line for two: serving reads it as one line, too, and is surer.
     surest = max(range(12), key=lambda place: readings[place].score * right[place])
-    doubtful = read_crop(replace(crops[surest], lines=2), modules)
+    doubtful = read_crop(replace(crops[surest], lines=2), nets)
     assert doubtful.candidates[0][0] == crops[surest].text
 
 
