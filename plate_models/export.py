@@ -96,14 +96,11 @@ def export(
             "golden": plates,
             "artifacts": hashes,
         }
-        shutil.copyfile(
-            release.REPOSITORY / release.PHOTO_MODEL / spec.MODEL_VERSION / release.PIPELINE,
-            staged / release.PIPELINE,
-        )
+        ours = release.REPOSITORY / release.PHOTO_MODEL / spec.MODEL_VERSION
+        shutil.copyfile(ours / release.PIPELINE, staged / release.PIPELINE)
         shutil.copyfile(photo, staged / release.GOLDEN_PHOTO)
-        (staged / release.MANIFEST).write_text(
-            json.dumps(manifest, indent=2) + "\n", encoding="utf-8"
-        )
+        text = json.dumps(manifest, indent=2) + "\n"
+        (staged / release.MANIFEST).write_text(text, encoding="utf-8")
         # A release without its manifest is not served: this one is incomplete until the end.
         (home / release.MANIFEST).unlink(missing_ok=True)
         for name in hashes:

@@ -81,10 +81,7 @@ def widen_boxes(
 
 
 def crop_boxes(
-    image: Any,
-    boxes_xyxy: NDArray[Any],
-    lines: Lines | None = None,
-    spec: RectifierSpec = RECTIFIER,
+    image: Any, boxes_xyxy: Floats, lines: Lines | None = None, spec: RectifierSpec = RECTIFIER
 ) -> Any:
     """Cut boxes out of a photo, with their margin, and resize each to the crop's size.
 

@@ -26,14 +26,7 @@ from plate_models.recognition.calibration import UNCALIBRATED, Calibration
 from plate_models.recognition.countries import COUNTRIES, without_plates
 from plate_models.recognition.grammar import FormatError
 from plate_models.release import NAMES, WEIGHTS_DIR, WeightsError, check_manifest, sha256_of
-from plate_models.spec import (
-    DEFAULTS,
-    DetectorSpec,
-    RecognizerSpec,
-    RectifierSpec,
-    SpecError,
-    Specs,
-)
+from plate_models.spec import DEFAULTS, SpecError, Specs
 
 # The recognizer is trained on what the rectifier makes: both files say it, and must agree.
 _SHARED = ("rectified_hw", "row_spans", "mean", "std")
@@ -138,11 +131,13 @@ def _specs_of(files: dict[str, WeightsFile]) -> Specs:
     places = {name: f"{file.path}: contract" for name, file in files.items()}
     try:
         specs = Specs(
-            spec.spec_from_json(DetectorSpec, files["detector"].contract, places["detector"]),
-            spec.spec_from_json(RectifierSpec, files["rectifier"].contract, places["rectifier"]),
-            spec.spec_from_json(RecognizerSpec, own, places["recognizer"]),
+            spec.spec_from_json(spec.DetectorSpec, files["detector"].contract, places["detector"]),
+            spec.spec_from_json(
+                spec.RectifierSpec, files["rectifier"].contract, places["rectifier"]
+            ),
+            spec.spec_from_json(spec.RecognizerSpec, own, places["recognizer"]),
         )
-        wanted = spec.spec_from_json(RectifierSpec, shared, places["recognizer"])
+        wanted = spec.spec_from_json(spec.RectifierSpec, shared, places["recognizer"])
     except SpecError as error:
         raise WeightsError(str(error)) from error
     check_countries(specs.recognizer, places["recognizer"])
@@ -209,7 +204,7 @@ def _fill(net: nn.Module, file: WeightsFile, made_for: str) -> None:
     net.load_state_dict(file.state, strict=False)  # Its counters alone may be missing.
 
 
-def check_countries(recognizer: RecognizerSpec, where: str) -> None:
+def check_countries(recognizer: spec.RecognizerSpec, where: str) -> None:
     """Raise WeightsError, beginning with `where`, unless the countries' formats can be read."""
     try:
         _, *others = [grammar_of(name) for name in recognizer.countries]

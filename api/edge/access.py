@@ -55,8 +55,7 @@ class Access:
     """Admits requests. Keeps digests of the tokens, never the tokens."""
 
     def __init__(self, settings: Settings) -> None:
-        tokens = settings.accepted_tokens()
-        self._digests = [_digest(token.get_secret_value()) for token in tokens]
+        self._digests = [_digest(token.get_secret_value()) for token in settings.accepted_tokens()]
         rate = (settings.rate_limit, settings.rate_burst) if settings.rate_limit else None
         self._rate = RateLimit(*rate) if rate else None
         self._wrong_tokens = RateLimit(*(rate or _WRONG_TOKENS))

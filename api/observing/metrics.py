@@ -30,6 +30,7 @@ class Metrics:
         counter = partial(prometheus_client.Counter, registry=registry)
         gauge = partial(prometheus_client.Gauge, registry=registry)
         histogram = partial(prometheus_client.Histogram, registry=registry)
+        seconds = partial(histogram, buckets=_SECONDS)
 
         self.requests = counter(
             "plates_requests",
@@ -41,19 +42,16 @@ class Metrics:
             "Connections that were closed before they made a request, by status.",
             ["status"],
         )
-        self.request_seconds = histogram(
+        self.request_seconds = seconds(
             "plates_request_seconds",
             "From a request's head to its answer's last byte, by route.",
             ["route"],
-            buckets=_SECONDS,
         )
 
         self.in_flight = gauge("plates_in_flight", "Photos at Triton.")
         self.waiting = gauge("plates_waiting", "Photos waiting for a place at Triton.")
-        self.queue_seconds = histogram(
-            "plates_queue_seconds",
-            "From a photo's last byte to its place at Triton.",
-            buckets=_SECONDS,
+        self.queue_seconds = seconds(
+            "plates_queue_seconds", "From a photo's last byte to its place at Triton."
         )
         self.refused = counter(
             "plates_refused",
@@ -61,10 +59,8 @@ class Metrics:
             ["reason"],
         )
 
-        self.recognition_seconds = histogram(
-            "plates_recognition_seconds",
-            "From sending a photo to Triton to its answer.",
-            buckets=_SECONDS,
+        self.recognition_seconds = seconds(
+            "plates_recognition_seconds", "From sending a photo to Triton to its answer."
         )
         self.plates_per_photo = histogram(
             "plates_per_photo", "Plates found in a photo, readable or not.", buckets=_COUNTS

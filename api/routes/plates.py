@@ -69,8 +69,7 @@ async def read_plates(
         content, media_type = await context.cancel_on_disconnect(
             redact(upload.photo, reading, limits, timeout_s)
         )
-    count = len(reading.plates)
-    headers = {"Content-Disposition": "inline", _COUNT_HEADER: str(count)}
+    headers = {"Content-Disposition": "inline", _COUNT_HEADER: str(len(reading.plates))}
     return Response(content, media_type=media_type, headers=headers)
 
 

@@ -12,13 +12,8 @@ from starlette.requests import Request
 from api import errors
 from api.request import RequestContext
 from api.settings import Settings
-from api.uploads.base64_photos import (
-    MAX_FIELDS,
-    Fields,
-    fields_of_json,
-    fields_of_urlencoded,
-    photo_from_base64,
-)
+from api.uploads import base64_photos
+from api.uploads.base64_photos import MAX_FIELDS, Fields
 from api.uploads.multipart import MAX_FIELD_BYTES, MAX_NAME, Part, read_form
 from plate_models.images import too_many_bytes_message
 
@@ -172,10 +167,12 @@ class _BodyReader:
     async def _read_text(self, kind: str) -> Fields:
         body = await self._read_raw(self._max_text + _FORM_OVERHEAD_BYTES, COPIES_OF_TEXT)
         if kind == URLENCODED:
-            return await run_in_threadpool(fields_of_urlencoded, body, self._form.fields)
+            return await run_in_threadpool(
+                base64_photos.fields_of_urlencoded, body, self._form.fields
+            )
         if not body.isascii():
             self._take_more(len(body) * (COPIES_OF_WIDE_TEXT - COPIES_OF_TEXT))
-        return await run_in_threadpool(fields_of_json, body)
+        return await run_in_threadpool(base64_photos.fields_of_json, body)
 
     async def _read_parts(self) -> tuple[list[Part], Fields]:
         """The files and the other fields of a multipart form."""
@@ -225,7 +222,7 @@ class _BodyReader:
         ((name, text),) = texts
         # Of a part of a multipart form only the bytes were taken.
         self._take_more(max(0, COPIES_OF_TEXT * len(text) - self._taken))
-        return Part(content=await run_in_threadpool(photo_from_base64, text, name))
+        return Part(content=await run_in_threadpool(base64_photos.photo_from_base64, text, name))
 
     def _max_text_of(self, name: str) -> int:
         return self._max_text if self._max_text and name in self._form.fields else MAX_FIELD_BYTES

@@ -2,36 +2,27 @@
 
 ACCEPTED = ("JPEG", "PNG", "WEBP", "HEIC", "BMP", "TIFF", "GIF")
 
-_SIGNATURES = (
-    (b"\xff\xd8\xff", "JPEG"),
-    (b"\x89PNG\r\n\x1a\n", "PNG"),
-    (b"BM", "BMP"),
-    (b"II*\0", "TIFF"),
-    (b"MM\0*", "TIFF"),
-    (b"GIF87a", "GIF"),
-    (b"GIF89a", "GIF"),
-    (b"%PDF", "PDF"),
-    (b"8BPS", "Photoshop"),
-    (b"PK\x03\x04", "ZIP"),
-    (b"\x1f\x8b", "gzip"),
-    (b"\xff\x0a", "JPEG XL"),
-    (b"\0\0\0\x0cJXL ", "JPEG XL"),
-    (b"\0\0\0\x0cjP  ", "JPEG 2000"),
-    (b"\xff\x4f\xff\x51", "JPEG 2000"),
-    (b"\x1aE\xdf\xa3", "Matroska or WebM video"),
-    (b"\0\0\1\xba", "MPEG video"),
-    (b"\0\0\1\xb3", "MPEG video"),
-    (b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "WMV video"),
-    (b"FLV\1", "Flash video"),
-    (b"II+\0", "BigTIFF"),
-    (b"MM\0+", "BigTIFF"),
+# What files of a type begin with.
+_SIGNATURES = {
+    "JPEG": (b"\xff\xd8\xff",),
+    "PNG": (b"\x89PNG\r\n\x1a\n",),
+    "BMP": (b"BM",),
+    "TIFF": (b"II*\0", b"MM\0*"),
+    "GIF": (b"GIF87a", b"GIF89a"),
+    "PDF": (b"%PDF",),
+    "Photoshop": (b"8BPS",),
+    "ZIP": (b"PK\x03\x04",),
+    "gzip": (b"\x1f\x8b",),
+    "JPEG XL": (b"\xff\x0a", b"\0\0\0\x0cJXL "),
+    "JPEG 2000": (b"\0\0\0\x0cjP  ", b"\xff\x4f\xff\x51"),
+    "Matroska or WebM video": (b"\x1aE\xdf\xa3",),
+    "MPEG video": (b"\0\0\1\xba", b"\0\0\1\xb3"),
+    "WMV video": (b"\x30\x26\xb2\x75\x8e\x66\xcf\x11",),
+    "Flash video": (b"FLV\1",),
+    "BigTIFF": (b"II+\0", b"MM\0+"),
     # What the cameras of Fujifilm, Panasonic and Olympus write.
-    (b"FUJIFILMCCD-RAW", "RAW"),
-    (b"IIU\0", "RAW"),
-    (b"IIRO", "RAW"),
-    (b"IIRS", "RAW"),
-    (b"MMOR", "RAW"),
-)
+    "RAW": (b"FUJIFILMCCD-RAW", b"IIU\0", b"IIRO", b"IIRS", b"MMOR"),
+}
 _CANON_RAW_BRAND = b"crx "
 _AUDIO_BRANDS = {b"M4A ", b"M4B ", b"M4P "}
 # The first boxes of QuickTime files that are older than the `ftyp` box.
@@ -46,8 +37,8 @@ def type_of(data: bytes) -> str | None:
 
     It is one of `ACCEPTED`, or another known type, such as "AVIF" or "PDF".
     """
-    for signature, name in _SIGNATURES:
-        if data.startswith(signature):
+    for name, signatures in _SIGNATURES.items():
+        if data.startswith(signatures):
             return name
     if data[:4] == b"RIFF":
         return {b"WEBP": "WEBP", b"AVI ": "AVI video"}.get(data[8:12], "RIFF")

@@ -23,16 +23,9 @@ from plate_models.recognition.decoding import Reading
 from plate_models.rectification import FRAME, theta_of_rows
 from plate_models.release import WeightsError
 from plate_models.spec import RECOGNIZER, RECTIFIER
+from plate_models.training import imaging
 from plate_models.training.crop_cache import CropBatch, CropCache, batch_of
-from plate_models.training.imaging import (
-    Field,
-    Floats,
-    Image,
-    apply_homography,
-    box_corners,
-    shift_by,
-    warp,
-)
+from plate_models.training.imaging import Field, Floats, Image
 from plate_models.training.labels import LabelError, load_world_photos, world_seen
 from plate_models.training.run import Run, autocast
 from plate_models.training.synthetic.crops import CropSample, crop_around, render_crop
@@ -148,11 +141,11 @@ def vary(batch: CropBatch, rng: np.random.Generator) -> CropBatch:
 def _moved(image: Image, quad: Field, rng: np.random.Generator) -> tuple[Image, Floats]:
     """Turn, stretch and shift a crop and the plate's corners a little."""
     height, width = image.shape[:2]
-    middle, change = shift_by(width / 2, height / 2), np.eye(3)
+    middle, change = imaging.shift_by(width / 2, height / 2), np.eye(3)
     change[:2, :2] += rng.normal(0, 0.03, (2, 2))
     change[:2, 2] = rng.normal(0, 0.015, 2) * (width, height)
     view = middle @ change @ np.linalg.inv(middle)
-    return warp(image, view, (width, height)), apply_homography(view, quad)
+    return imaging.warp(image, view, (width, height)), imaging.apply_homography(view, quad)
 
 
 def to_input(
@@ -247,7 +240,7 @@ def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
             if text and np.ptp(quad[:, 0]) >= _LEAST_PX:
                 cut(quad, _rows_of(text, plate, alphabet), _PLATE_CROPS)
         for x0, y0, x1, y1 in seen.mistaken:
-            cut(np.add(box_corners(x1 - x0, y1 - y0), (x0, y0)), ("",), _CLUTTER_CROPS)
+            cut(np.add(imaging.box_corners(x1 - x0, y1 - y0), (x0, y0)), ("",), _CLUTTER_CROPS)
     if not any(sample.text for sample in samples):
         raise LabelError(f"{data / 'world_photos'}: no plate there is surely read")
     return batch_of(samples)
@@ -304,8 +297,7 @@ class Training(Run):
             if self.progress < config.rectifier_first:
                 corner = loss = corner_loss(self.net.stn.locate(crops).float(), batch)
             else:
-                lines = to_device(batch.lines, device)
-                logits, theta = self.net(crops, lines, config.theta_noise)
+                logits, theta = self.net(crops, to_device(batch.lines, device), config.theta_noise)
                 corner = corner_loss(theta, batch)
                 loss = text_loss(logits, batch) + config.corner_weight * corner
         self.learn(loss, len(batch.images), most_gradient=5.0)

@@ -23,6 +23,7 @@ from plate_models import weights
 from plate_models.release import WeightsError, sha256_of
 
 Batch = TypeVar("Batch")
+Figures = dict[str, float]  # by name, of a step or a check
 
 _BAR = "{percentage:3.0f}%|{bar}| {n:.1f} of {total:.1f} min, {remaining} left{postfix}"
 _WARM_UP = 0.03
@@ -145,16 +146,13 @@ class Run:
         self.samples += samples
 
     def use_up(
-        self,
-        step: Callable[[], dict[str, float]],
-        report_every: int,
-        check: Callable[[], dict[str, float]] = dict,
+        self, step: Callable[[], Figures], report_every: int, check: Callable[[], Figures] = dict
     ) -> None:
         """Take steps until the minutes are used; report, draw and save every so many steps.
 
         Each learns from one batch; what it and the check of averaged weights return is drawn.
         """
-        taken: list[dict[str, float]] = []
+        taken: list[Figures] = []
         done = self.progress * self._minutes
         with tqdm(total=self._minutes, initial=done, bar_format=_BAR) as bar:
             while self.progress < 1:
@@ -168,7 +166,7 @@ class Run:
                     taken.clear()
         self.save()  # writing the checkpoint may have used up the time that it says is left
 
-    def _draw(self, row: dict[str, float]) -> None:
+    def _draw(self, row: Figures) -> None:
         """Append a row (the same keys each time) to the curves, and draw them anew."""
         from matplotlib.figure import Figure
 

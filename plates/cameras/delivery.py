@@ -300,8 +300,7 @@ class _Mqtt:
         if late or delivery.seq < self._newest.get(camera, 0):
             del payloads["plate"]
         for name, payload in payloads.items():
-            topic = f"plates/{camera}/{name}"
-            message = self._client.publish(topic, payload, qos=1)
+            message = self._client.publish(f"plates/{camera}/{name}", payload, qos=1)
             message.wait_for_publish(_TIMEOUT_S)
             if not message.is_published():
                 raise NotDelivered(f"the broker did not confirm it within {_TIMEOUT_S} s")

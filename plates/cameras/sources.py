@@ -204,8 +204,7 @@ class Source(FrameSource):
                 due_s = self._step_s + (due_s if on_time else position_s)
                 image = cast(NDArray[np.uint8], frame.to_ndarray(format="bgr24"))
                 if self._live and self._has_frozen(image):
-                    problem = f"the picture has not changed for {_SILENT_S:g} s"
-                    raise SourceError(problem, "frozen")
+                    raise SourceError(f"the picture has not changed for {_SILENT_S:g} s", "frozen")
                 upright = np.rot90(image, round(frame.rotation / 90))
                 self._hand_over(Frame(upright, captured, clock.source, position_s))
 

@@ -237,8 +237,7 @@ class Store:
             unkept = old if self._storage.texts else old | unneeded
             connection.execute(sa.delete(_events).where(unkept))
             if not self._storage.pictures:
-                delivered = sa.update(_events).where(_shown, ~_pending)
-                connection.execute(delivered.values(picture=None))
+                connection.execute(sa.update(_events).where(_shown, ~_pending).values(picture=None))
 
     def _find(
         self, *conditions: sa.ColumnElement[bool], order: Any = _events.c.seq, limit: int = 1000
@@ -247,8 +246,7 @@ class Store:
         query = sa.select(_events.c.seq, _events.c.payload)
         query = query.where(_events.c.seq.in_(found.correlate(None))).order_by(order)
         with self._transaction() as connection:
-            rows = connection.execute(query)
-            return [(seq, payload) for seq, payload in rows]
+            return [(seq, payload) for seq, payload in connection.execute(query)]
 
     @contextmanager
     def _transaction(self, write: bool = False) -> Iterator[sa.Connection]:

@@ -23,7 +23,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from api.observing import logs
 from api.settings import Settings
 from plate_models import images
 from plate_models.spec import Limits
@@ -38,7 +37,7 @@ from plates.cameras.recognizer import TritonRecognizer
 from plates.cameras.sources import FrameSource, PushedFrames, Source
 from plates.cameras.store import Outbox, Store
 from plates.cameras.watch import follow
-from plates.serving.child import SIGN_S, Child, give_sign, parse_options, python
+from plates.serving.child import SIGN_S, Child, begin, give_sign, python
 
 _COMMAND = python("plates.cameras.worker")
 _FLUSH_S = 1.5
@@ -65,9 +64,7 @@ def main() -> int:
     work = parser.add_mutually_exclusive_group(required=True)
     work.add_argument("--camera", metavar="NAME")
     work.add_argument("--deliver", action="store_true")
-    options = parse_options(parser)
-    settings = Settings()
-    logs.configure(settings.log_format)
+    options, settings = begin(parser)
     if settings.cameras is None:
         raise SystemExit("PLATES_CAMERAS is not set")
     file = camera_settings.load(settings.cameras)

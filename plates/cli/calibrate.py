@@ -20,9 +20,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_number(parser, "--most-wrong", 0.005, text, most=1)
     add_number(parser, "--most-wrong-elsewhere", 0.09, "the same of all others", most=1)
     add_number(parser, "--seed", 577, "of all chance")
-    out = Path("runs/calibration")
-    text = f"for the report (default: {out})"
-    parser.add_argument("--out", type=Path, metavar="DIR", default=out, help=text)
+    text = "for the report (default: %(default)s)"
+    parser.add_argument("--out", type=Path, metavar="DIR", default="runs/calibration", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -31,9 +31,8 @@ _OPEN = {"PLATES_TOKENS": "", "PLATES_TOKENS_FILE": ""}  # to this command
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("photos", nargs="*", metavar="FILE|DIR|GLOB", default=[str(SAMPLES)])
-    output = Path("build/demo")
-    text = f"where the annotated pictures and the service's log go (default: {output})"
-    parser.add_argument("--output", type=Path, metavar="DIR", default=output, help=text)
+    text = "where the annotated pictures and the service's log go (default: %(default)s)"
+    parser.add_argument("--output", type=Path, metavar="DIR", default="build/demo", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -86,15 +86,14 @@ def supervise(
     settings: Settings, triton: EmbeddedTriton | None, listener: socket.socket | None = None
 ) -> int:
     """Start Triton, then a gateway that serves on the listener, and heal both until a signal."""
-    with tempfile.TemporaryDirectory(prefix="plates-status-") as folder:
-        status_file = settings.status_file or Path(folder) / "status.json"
+    with tempfile.TemporaryDirectory(prefix="plates-status-") as name:
+        folder = Path(name)
+        status_file = settings.status_file or folder / "status.json"
         parts: list[Part] = [TritonHealer(triton, DEFAULT_GOLDEN.read_bytes())] if triton else []
         if listener:
             # Processes are restarted with what was checked, whatever the file says by then.
             cameras = settings.cameras.read_bytes() if settings.cameras else b""
-            environment = partial(
-                _environment, settings, status_file, triton, Path(folder), cameras
-            )
+            environment = partial(_environment, settings, status_file, triton, folder, cameras)
             listen = listener.fileno()
             command = [*python("plates.serving.gateway"), "--listen", str(listen)]
             parts.append(Child("gateway", command, environment, [listen]))
@@ -140,15 +139,11 @@ def describe_triton(settings: Settings) -> EmbeddedTriton:
 
 
 def _environment(
-    settings: Settings,
-    status_file: Path,
-    triton: EmbeddedTriton | None,
-    folder: Path,
-    cameras: bytes,
+    settings: Settings, status: Path, triton: EmbeddedTriton | None, folder: Path, cameras: bytes
 ) -> dict[str, str]:
     """What the processes beside Triton get besides this one's environment."""
     added = {"PLATES_HOST": settings.host, "PLATES_PORT": str(settings.port)}
-    added["PLATES_STATUS_FILE"] = str(status_file)
+    added["PLATES_STATUS_FILE"] = str(status)
     # Each further arena of glibc's malloc keeps what it once held.
     added["MALLOC_ARENA_MAX"] = os.environ.get("MALLOC_ARENA_MAX", "2")
     if triton is not None:

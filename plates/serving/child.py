@@ -6,7 +6,6 @@ supervisor ends.
 
 import argparse
 import contextlib
-import logging
 import os
 import signal
 import subprocess
@@ -14,10 +13,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from api.observing import logs
+from api.settings import Settings
 from api.status import State, Status
 from plates.serving.errors import GaveUp, StartError
 from plates.serving.processes import die_with_parent
-from plates.serving.supervisor import RestartBudget
+from plates.serving.supervisor import RestartBudget, log
 
 # What is under way is finished in that time, or not at all.
 STOP_S = 3.0
@@ -28,8 +29,6 @@ _KILL_S = 1.0
 _POLL_S = 0.05
 # A child that the service can do without is tried again that late at most.
 _LONGEST_PAUSE_S = 60.0
-
-log = logging.getLogger("plates.supervisor")
 
 
 def python(module: str) -> tuple[str, ...]:
@@ -154,17 +153,18 @@ class Child:
         return None
 
 
-def parse_options(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """Parse a child's options and tie its life to its parent's."""
+def begin(parser: argparse.ArgumentParser) -> tuple[argparse.Namespace, Settings]:
+    """Parse a child's options, tie its life to its parent's, and have its logs written."""
     parser.add_argument("--alive", type=int, required=True, help="where signs of life go")
     options = parser.parse_args()
     os.set_blocking(options.alive, False)
-    if sys.platform == "linux":
-        # Killed at once: the next supervisor needs its ports and files.
-        die_with_parent(signal.SIGKILL)
+    # Killed at once: the next supervisor needs its ports and files.
+    die_with_parent(signal.SIGKILL)
     # Python's own handler would answer with a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    return options
+    settings = Settings()
+    logs.configure(settings.log_format)
+    return options, settings
 
 
 def give_sign(alive: int) -> bool:

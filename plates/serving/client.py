@@ -3,7 +3,7 @@
 import json
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,8 @@ from plates.serving.errors import RequestError
 KEY_HEADER = "plates-key"
 # Engines for a GPU may take long to load, and a CPU that reads photos has little time for it.
 _LOAD_S = 180.0
+
+Plate = tuple[str, Sequence[float]]
 
 # It would log each request.
 logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -36,23 +38,21 @@ class TritonHttp:
     def is_ready(self) -> bool:
         """Report whether all models are loaded; their processes may have died since."""
         try:
-            self._ask("GET", "/v2/health/ready", timeout_s=2.0)
+            self._ask("/v2/health/ready", 2.0)
         except RequestError:
             return False
         return True
 
     def successes(self, timeout_s: float) -> dict[str, int]:
         """Count the requests that each model has answered since it was loaded."""
-        answer = self._ask("GET", "/v2/models/stats", timeout_s=timeout_s)
+        answer = self._ask("/v2/models/stats", timeout_s)
         counts: Counter[str] = Counter()
         # While the version changes, a model has an entry for each of two.
         for model in answer["model_stats"]:
             counts[model["name"]] += model["inference_stats"]["success"]["count"]
         return dict(counts)
 
-    def plates(
-        self, photo: bytes, timeout_s: float, model: str = PHOTO_MODEL
-    ) -> list[tuple[str, list[float]]]:
+    def plates(self, photo: bytes, timeout_s: float, model: str = PHOTO_MODEL) -> list[Plate]:
         """Have a photo, an image file's bytes, read by a model.
 
         Each plate has a text, "" if it is unreadable, and a box: x0, y0, x1, y1 in pixels of the
@@ -66,8 +66,7 @@ class TritonHttp:
         }
         head = json.dumps(request).encode()
         headers = {"Inference-Header-Content-Length": str(len(head))}
-        path = f"/v2/models/{model}/infer"
-        answer = self._ask("POST", path, head + photo, headers, timeout_s=timeout_s)
+        answer = self._ask(f"/v2/models/{model}/infer", timeout_s, head + photo, headers)
         outputs = {output["name"]: output["data"] for output in answer["outputs"]}
         texts, edges = outputs["texts"], outputs["coordinates"]
         return [(text, edges[4 * row : 4 * row + 4]) for row, text in enumerate(texts)]
@@ -90,19 +89,13 @@ class TritonHttp:
         return any(m.get("state") in ("LOADING", "READY", "UNLOADING") for m in found)
 
     def _control(self, path: str, timeout_s: float) -> Any:
-        headers = {KEY_HEADER: self.key}
-        return self._ask("POST", f"/v2/repository/{path}", b"{}", headers, timeout_s=timeout_s)
+        return self._ask(f"/v2/repository/{path}", timeout_s, b"{}", {KEY_HEADER: self.key})
 
     def _ask(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-        *,
-        timeout_s: float,
+        self, path: str, timeout_s: float, body: bytes = b"", headers: dict[str, str] | None = None
     ) -> Any:
-        """Send a request; return the document of its answer, None if it is empty."""
+        """GET, or POST a body; return the document of the answer, None if it is empty."""
+        method = "POST" if body else "GET"
         url = f"http://{self.address}{path}"
         options: Any = {"timeout": timeout_s, "trust_env": False, "verify": False}
         try:

@@ -9,9 +9,7 @@ import uvicorn
 
 from api.edge.protocol import GatewayConfig
 from api.main import create_app
-from api.observing import logs
-from api.settings import Settings
-from plates.serving.child import SIGN_S, give_sign, parse_options
+from plates.serving.child import SIGN_S, begin, give_sign
 
 _POLL_S = 0.05
 
@@ -20,9 +18,7 @@ def main() -> int:
     """Serve until a signal comes or the supervisor has ended; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m plates.serving.gateway")
     parser.add_argument("--listen", type=int, required=True, help="descriptor of the socket")
-    options = parse_options(parser)
-    settings = Settings()
-    logs.configure(settings.log_format)
+    options, settings = begin(parser)
     routers = []
     if settings.cameras:
         from plates.cameras import http

@@ -5,7 +5,6 @@ starting ── ready ──┬── it ended, is silent, at a standstill, or a
     └───────────────────────────────────────────────────────────────────────────────┘
 """
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from api.status import State, Status
 from plates.serving import processes
 from plates.serving.client import TritonHttp
 from plates.serving.errors import EmbeddedTritonError, PreflightError, RequestError, VersionError
-from plates.serving.supervisor import RestartBudget
+from plates.serving.supervisor import RestartBudget, log
 from plates.serving.triton import EmbeddedTriton
 from plates.serving.versions import ModelVersion, Versions, change_version, read_golden_photo
 
@@ -40,8 +39,6 @@ _REAPED_S = 0.5
 _JOIN_S = 1.0
 # What has failed, and how.
 _Trouble = tuple[str, str]
-
-log = logging.getLogger("plates.supervisor")
 
 
 class TritonHealer:

@@ -91,12 +91,9 @@ def find_libpython() -> Path | None:
 
 
 def find_problems(
-    installation: Installation | None,
-    environment: Mapping[str, str],
-    repository: Path,
-    profile: str,
+    installation: Installation | None, variables: Mapping[str, str], repository: Path, profile: str
 ) -> list[str]:
-    """List what a server lacks which is to run in an environment, each with what to do.
+    """List what a server lacks which is to run with these variables, each with what to do.
 
     The profile chooses a model's ``configs/<profile>.pbtxt``, else its ``config.pbtxt``.
     """
@@ -106,7 +103,7 @@ def find_problems(
         *_check_models(repository, profile),
     ]
     if installation and not problems:
-        problems += _check_stub(installation, environment)
+        problems += _check_stub(installation, variables)
     return problems
 
 
@@ -180,11 +177,11 @@ def find_gpu_problem() -> str | None:
     return None if count.value else "NVIDIA's driver finds none"
 
 
-def _check_stub(installation: Installation, environment: Mapping[str, str]) -> Iterator[str]:
+def _check_stub(installation: Installation, variables: Mapping[str, str]) -> Iterator[str]:
     problem, stub = "Triton's Python stub does not start", installation.stub
     try:  # without arguments it exits with 1 if it can start, with 127 if it lacks a library
         run = subprocess.run(  # noqa: S603 - Triton's own binary
-            [stub], env=dict(environment), capture_output=True, text=True, timeout=30, check=False
+            [stub], env=dict(variables), capture_output=True, text=True, timeout=30, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         wheel = "reinstall nvidia-pytriton with `make setup`"

@@ -267,8 +267,7 @@ class EmbeddedTriton:
             if (status := self.poll()) is not None:
                 raise StartError(f"Triton ended with status {status}:\n{self.log_tail()}")
             if time.monotonic() > deadline:
-                waited = f"Triton was not ready after {READY_S:g} s"
-                raise StartError(f"{waited}:\n{self.log_tail()}")
+                raise StartError(f"Triton was not ready after {READY_S:g} s:\n{self.log_tail()}")
             time.sleep(_POLL_S)
 
 

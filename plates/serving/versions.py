@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plate_models.release import GOLDEN_PHOTO, MANIFEST, PHOTO_MODEL
-from plates.serving.client import TritonHttp
+from plates.serving.client import Plate, TritonHttp
 from plates.serving.errors import RequestError, StartError, VersionError
 
 TRIAL = f"{PHOTO_MODEL}_trial"
@@ -29,7 +29,7 @@ _LONGEST_REASON = 500
 # By default Triton serves the newest version alone.
 _ALL_VERSIONS = "\nversion_policy { all { } }\n"
 
-Plates = Sequence[tuple[str, Sequence[float]]]
+Plates = Sequence[Plate]
 
 log = logging.getLogger("plates.supervisor")
 
@@ -91,7 +91,7 @@ def read_golden_photo(triton: TritonHttp, version: ModelVersion, model: str = PH
         raise VersionError(f"on its golden photo it must read {expected}, it read {read}")
 
 
-def _is_same(plate: tuple[str, Sequence[float]], other: tuple[str, Sequence[float]]) -> bool:
+def _is_same(plate: Plate, other: Plate) -> bool:
     pairs = zip(plate[1], other[1], strict=True)
     return plate[0] == other[0] and all(abs(a - b) <= BOX_TOLERANCE for a, b in pairs)
 

@@ -76,8 +76,7 @@ def render_photo(kind: str, index: int, variant: str = "") -> BenchmarkPhoto:
     if variant == "codec":
         pixels = _as_filmed(pixels, rng)
     name = "-".join((kind, *filter(None, [variant]), f"{index:04d}"))
-    shown = label(design, hung, camera, lens, light)
-    return BenchmarkPhoto(name, store(pixels, rng), shown)
+    return BenchmarkPhoto(name, store(pixels, rng), label(design, hung, camera, lens, light))
 
 
 def _as_filmed(pixels: Image, rng: Generator) -> Image:

@@ -85,7 +85,6 @@ class Sheet:
 
     reflectance: Field  # (H, W, 3) float32 RGB, linear, in [0, 1]
     cover: Field  # (H, W) float32; 0 outside the plate and its frame
-    size_mm: tuple[float, float]  # width and height of the plate
     to_mm: Floats  # (3, 3) from pixels to millimetres about the plate's middle
     white: float  # reflectance of the brighter one of sheet and print, in its brightest channel
 
@@ -97,7 +96,7 @@ def draw_sheet(design: Design, seen_px_per_mm: float, rng: Generator) -> Sheet:
     if design.layout:
         plate, white = _print_measured(design.text, kind, design.layout, px_per_mm, rng)
     else:
-        plate, white = _print_typeset(design.text, kind, design.size_mm, px_per_mm, rng)
+        plate, white = _print_typeset(design, px_per_mm, rng)
     height, width = plate.shape[:2]
     _soil(plate, rng, px_per_mm)
     _bolt(plate, design.screws, rng, px_per_mm)
@@ -109,14 +108,13 @@ def draw_sheet(design: Design, seen_px_per_mm: float, rng: Generator) -> Sheet:
         _frame(reflectance, cover, px_per_mm, rng)
     mm, (wide, tall) = 1 / px_per_mm, design.size_mm
     to_mm = shift_by(-wide / 2 - pad * mm, -tall / 2 - pad * mm) @ np.diag((mm, mm, 1))
-    return Sheet(reflectance, cover.astype(np.float32) / 255, design.size_mm, to_mm, white)
+    return Sheet(reflectance, cover.astype(np.float32) / 255, to_mm, white)
 
 
 def _print_measured(
     text: str, kind: PlateKind, layout: Layout, px_per_mm: float, rng: Generator
 ) -> tuple[Field, float]:
-    bolder = pick(_BOLDER_MM, rng)
-    ink = draw_ink(text, kind, layout, rng, px_per_mm, _JITTER_MM, bolder)
+    ink = draw_ink(text, kind, layout, rng, px_per_mm, _JITTER_MM, pick(_BOLDER_MM, rng))
     plate, white = _printed(ink, kind, rng)
     if kind.flag and rng.random() < kind.flag_share * 0.8:
         x0, y0, x1, y1 = (round(side * px_per_mm) for side in layout.flag)
@@ -138,9 +136,8 @@ def _printed(ink: Mask, kind: PlateKind, rng: Generator) -> tuple[Field, float]:
     return plate, float(max(paper.max(), paint.max()))
 
 
-def _print_typeset(
-    text: str, kind: PlateKind, size_mm: Point, px_per_mm: float, rng: Generator
-) -> tuple[Field, float]:
+def _print_typeset(design: Design, px_per_mm: float, rng: Generator) -> tuple[Field, float]:
+    kind, size_mm = design.kind, design.size_mm
     width, height = (round(side * px_per_mm) for side in size_mm)
     left, above, tall = (round(mm * px_per_mm) for mm in _places(kind, size_mm[1]))
     margin, slot = _MARGIN_MM * px_per_mm, (height - above) / kind.format.lines
@@ -152,7 +149,7 @@ def _print_typeset(
     between = pick(_BETWEEN, rng)
     if font is pillows:  # It has no bullet: that would be a box with a cross, like an 8.
         between = between.replace("\N{BULLET}", "\N{MIDDLE DOT}")
-    for number, row in enumerate(kind.rows(text)):
+    for number, row in enumerate(kind.rows(design.text)):
         top = above + slot * (number + 0.5) - tall / 2
         row = row.replace(" ", between)
         _stamp(ink, row, font, bold, (left + margin, top, width - margin, top + tall))

@@ -14,18 +14,11 @@ import cv2
 import numpy as np
 
 from plate_models.images import decode
+from plate_models.training import labels
 from plate_models.training.benchmark.passes import render_film
 from plate_models.training.benchmark.photos import BENCHMARK_KINDS, VARIANTS, render_photo
 from plate_models.training.imaging import Floats, Image, apply_homography, box_corners, compress
-from plate_models.training.labels import (
-    Box,
-    LabelledPhoto,
-    LabelledPlate,
-    load_labels,
-    load_negatives,
-    load_world_photos,
-    world_seen,
-)
+from plate_models.training.labels import Box, LabelledPhoto, LabelledPlate
 from plate_models.training.worker_pool import map_ahead
 
 RUSSIAN = "ru_photos"
@@ -166,7 +159,7 @@ class Photo:
 def russian(data: Path) -> list[Photo]:
     """``ru_photos`` of a data folder, or the folder itself if it is a labelled set."""
     folder = data / RUSSIAN if (data / RUSSIAN).is_dir() else data
-    return [_real(RUSSIAN, photo) for photo in load_labels(folder)]
+    return [_real(RUSSIAN, photo) for photo in labels.load_labels(folder)]
 
 
 def worse(data: Path) -> list[Photo]:
@@ -186,8 +179,8 @@ def worse(data: Path) -> list[Photo]:
 
 def latin(data: Path) -> list[Photo]:
     """``latin_photos``: European and Brazilian plates."""
-    found = []
-    for photo in sorted(load_labels(data / "latin_photos"), key=lambda photo: photo.plates[0].kind):
+    found, photos = [], labels.load_labels(data / "latin_photos")
+    for photo in sorted(photos, key=lambda photo: photo.plates[0].kind):
         region = _REGIONS.get(photo.plates[0].kind, "others")
         found.append(replace(_real(f"latin_photos, {region}", photo), o_is_0=True))
     return found
@@ -195,9 +188,9 @@ def latin(data: Path) -> list[Photo]:
 
 def world(data: Path) -> list[Photo]:
     """The fifth of ``world_photos`` that nothing was trained on, with what can be read there."""
-    found, seen = [], world_seen()
+    found, seen = [], labels.world_seen()
     known = json.loads((Path(__file__).parent / "world_texts.json").read_text(encoding="utf-8"))
-    for photo in load_world_photos(data, held_out=True):
+    for photo in labels.load_world_photos(data, held_out=True):
         plates = photo.plates
         if texts := known.get(photo.path.name):  # "" where nobody can read, "/" between lines
             plates = tuple(
@@ -216,13 +209,13 @@ def without_plates(data: Path) -> list[Photo]:
     return [
         replace(_real(f"no_plates, {half}", photo), complete=True)
         for half, held_out in (("held out", True), ("seen in training", False))
-        for photo in load_negatives(folder, held_out)
+        for photo in labels.load_negatives(folder, held_out)
     ]
 
 
 def samples(folder: Path) -> list[Photo]:
     """The project's own sample scenes."""
-    return [replace(_real("samples", photo), complete=True) for photo in load_labels(folder)]
+    return [replace(_real("samples", photo), complete=True) for photo in labels.load_labels(folder)]
 
 
 def rendered(per_kind: int, workers: int) -> Iterator[Photo]:

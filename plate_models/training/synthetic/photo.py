@@ -7,15 +7,8 @@ import numpy as np
 from numpy.random import Generator
 from scipy.special import ndtr
 
-from plate_models.training.imaging import (
-    Field,
-    Floats,
-    Image,
-    compress,
-    motion_kernel,
-    shift_by,
-    through_codec,
-)
+from plate_models.training import imaging
+from plate_models.training.imaging import Field, Floats, Image, shift_by
 from plate_models.training.synthetic.wear import blobs
 from plate_models.training.tables import pick, tables_of
 
@@ -169,7 +162,7 @@ def _blur(image: Field, rng: Generator, style: PhotoStyle) -> Field:
         length = min(rng.uniform(*style.motion_px) * size, limit) + 1
         # Cars and cameras move along the road more than up and down.
         angle = rng.normal(0, 0.3) if rng.random() < 0.6 else rng.uniform(0, np.pi)
-        kernel = motion_kernel(length * np.cos(angle), length * np.sin(angle))
+        kernel = imaging.motion_kernel(length * np.cos(angle), length * np.sin(angle))
         image = np.asarray(cv2.filter2D(image, -1, kernel), np.float32)
     return image
 
@@ -257,9 +250,9 @@ def _store(image: Image, rng: Generator, style: PhotoStyle) -> Image:
     low, high = style.jpeg_quality
     # Blocks of 8 px leave nothing of a tiny or a blurred plate at the lowest qualities.
     low = min(high, low * max(1.0, _FULL_WIDTH / image.shape[1], 25 / (_contrast(image) + 1)))
-    image = compress(image, int(rng.uniform(low, high)))
+    image = imaging.compress(image, int(rng.uniform(low, high)))
     if rng.random() < style.second_jpeg_share:
-        image = compress(image, int(rng.uniform(max(low, 60), high)))
+        image = imaging.compress(image, int(rng.uniform(max(low, 60), high)))
     return image
 
 
@@ -290,7 +283,8 @@ def film(image: Image, rng: Generator, quantizer: int) -> Image:
     # Better presets of H.265 take ten times as long as H.264.
     codec, preset = ("libx265", "ultrafast") if h265 else ("libx264", preset)
     frames = _frames(image, rng)
-    last = through_codec(frames, codec, preset=preset, tune="zerolatency", qp=str(quantizer))[-1]
+    options = {"preset": preset, "tune": "zerolatency", "qp": str(quantizer)}
+    last = imaging.through_codec(frames, codec, **options)[-1]
     return np.ascontiguousarray(last[: image.shape[0], : image.shape[1]])
 
 
