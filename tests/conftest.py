@@ -6,13 +6,13 @@ Live tests start a Triton of their own, or use one that runs already: PLATES_TRI
 
 import logging
 import os
-import shutil
 import threading
 
 # Before anything loads gRPC: tests start programs beside its threads, and fork no workers.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -31,11 +31,11 @@ def pytest_configure(config):
     """Give the renderer the few typefaces that matplotlib carries; workers inherit the setting."""
     import matplotlib
 
-    folder = Path(tempfile.mkdtemp(prefix="plates-fonts-"))
-    config.add_cleanup(lambda: shutil.rmtree(folder))
+    folder = tempfile.TemporaryDirectory(prefix="plates-fonts-")
+    config.add_cleanup(folder.cleanup)
     for name in ("DejaVuSans-Bold.ttf", "DejaVuSansMono-Bold.ttf"):
-        (folder / name).symlink_to(Path(matplotlib.get_data_path(), "fonts/ttf", name))
-    os.environ["PLATES_FONTS"] = str(folder)
+        Path(folder.name, name).symlink_to(Path(matplotlib.get_data_path(), "fonts/ttf", name))
+    os.environ["PLATES_FONTS"] = folder.name
 
 
 def pytest_runtest_setup(item):
@@ -81,9 +81,8 @@ def gateway(gateway_url):
 
 @pytest.fixture(scope="module")
 def fake_of_module():
-    triton = FakeTriton()
-    yield triton
-    triton.stop()
+    with closing(FakeTriton()) as triton:
+        yield triton
 
 
 @pytest.fixture
@@ -110,9 +109,8 @@ def client(fake, client_of_module):
 @pytest.fixture
 def store(tmp_path):
     """A database of passes."""
-    store = store_of(tmp_path)
-    yield store
-    store.close()
+    with closing(store_of(tmp_path)) as store:
+        yield store
 
 
 @pytest.fixture

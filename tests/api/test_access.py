@@ -2,6 +2,7 @@
 
 import ssl
 import time
+from contextlib import closing
 from types import SimpleNamespace
 
 import httpx
@@ -199,13 +200,10 @@ def test_files_that_do_not_fit_are_refused_by_name(certificates, certificate, ke
 
 def test_triton_over_tls(certificates):
     trusted, key = certificates / "gateway.pem", certificates / "gateway.key"
-    fake = FakeTriton((key.read_bytes(), trusted.read_bytes()))
-    url = f"grpcs://127.0.0.1:{fake.port}"
-    try:
+    with closing(FakeTriton((key.read_bytes(), trusted.read_bytes()))) as fake:
+        url = f"grpcs://127.0.0.1:{fake.port}"
         with running_gateway(url, triton_ca_file=trusted, triton_token="t") as client:  # noqa: S106
             assert post_raw(client, PHOTO).status_code == 200
         assert fake.metadata["authorization"] == "Bearer t"
         with running_gateway(url) as client:  # not a certificate it trusts
             assert_problem(post_raw(client, PHOTO), 503, "recognizer-unavailable")
-    finally:
-        fake.stop()

@@ -12,27 +12,23 @@ import pytest
 from fake_triton import Holding, outputs, sleeping
 from gateway_support import HANG_S, assert_refused, begin_upload, everything, full_gateway
 from photo_files import encode
-from support import (
-    PHOTO,
-    SCENE,
-    assert_problem,
-    deadline_in,
-    number,
-    post_raw,
-    running_gateway,
-    wait_until,
-)
+from support import PHOTO, SCENE, assert_problem, number, post_raw, running_gateway, wait_until
 from tritonclient import grpc as triton_grpc
 from tritonclient.utils import InferenceServerException
 
 from api.admission import Admission
 from api.errors import Overloaded
 from api.readiness import canary_photo
+from api.request import Deadline
 from plate_models.images import decode
 
 PATIENT_S = 1000.0
 SCENE_PHOTO = SCENE.read_bytes()
 DISCONNECTED = 'plates_requests_total{method="POST",route="/v1/plates",status="499"}'
+
+
+def deadline_in(seconds):
+    return Deadline(time.monotonic() + seconds)
 
 
 class Photo:
@@ -233,9 +229,8 @@ def test_no_net_works_for_clients_that_disconnect_or_photos_that_are_too_late(tr
         wait_until(lambda: number(client, "plates_in_flight") == 0)
         assert post_raw(client, SCENE_PHOTO).status_code == 200
         # Those of the photo whose client stayed, and no others.
-        assert {net: answered(direct, net) - before[net] for net in before} == dict.fromkeys(
-            before, 1
-        )
+        read = {net: answered(direct, net) - before[net] for net in before}
+        assert read == dict.fromkeys(before, 1)
 
         before = answered(direct, "yolo")
         tensor = triton_grpc.InferInput("image", [len(SCENE_PHOTO)], "UINT8")

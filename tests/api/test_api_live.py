@@ -23,10 +23,9 @@ def texts_of(response):
 
 def test_every_plate_of_the_samples_is_read_whatever_is_read_beside_it(gateway):
     names = [*SAMPLE_PLATES] * 2
+    photos = [(SAMPLES / name).read_bytes() for name in names]
     with ThreadPoolExecutor(8) as pool:
-        answers = list(
-            pool.map(lambda name: post_raw(gateway, (SAMPLES / name).read_bytes()), names)
-        )
+        answers = list(pool.map(lambda photo: post_raw(gateway, photo), photos))
     for name, answer in zip(names, answers, strict=True):
         assert texts_of(answer) == sorted(plate.text for plate in SAMPLE_PLATES[name])
 

@@ -5,6 +5,7 @@ import json
 import logging
 import sys
 import time
+from unittest.mock import Mock
 
 import grpc
 import pytest
@@ -78,9 +79,7 @@ def requests_of_all_kinds(client):
 def test_neither_logs_nor_metrics_have_what_was_sent_or_read(
     fake, format_name, monkeypatch, configure_logs, capsys
 ):
-    def fail(*_):
-        raise RuntimeError(f"a message that quotes {READ[0]}")
-
+    fail = Mock(side_effect=RuntimeError(f"a message that quotes {READ[0]}"))
     configure_logs(format_name)
     with running_gateway(fake, tokens=TOKEN) as client:
         statuses = [answer.status_code for answer in requests_of_all_kinds(client)]

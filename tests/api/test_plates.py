@@ -195,8 +195,7 @@ def test_bytes_together_and_files_are_limited(fake):
 
 
 def test_batch_leaves_places_to_others_and_is_refused_where_there_are_none(fake):
-    holding = Holding()
-    fake.reply = lambda photo: fake_triton.outputs() if photo == PHOTO else holding(photo)
+    fake.reply = holding = Holding(but=PHOTO)
     places = {"concurrency": 4, "max_waiting": 0}
     with running_gateway(fake, **places) as client, ThreadPoolExecutor(3) as pool:
         batch = pool.submit(post, client, *numbered(8))
@@ -221,8 +220,7 @@ def test_one_deadline_for_all(fake):
 
 
 def test_a_batch_whose_client_disconnects(fake, caplog):
-    holding = Holding()
-    fake.reply = lambda photo: fake_triton.outputs() if photo == PHOTO else holding(photo)
+    fake.reply = holding = Holding(but=PHOTO)
     with holding, running_gateway(fake, concurrency=2, max_waiting=0) as client:
         files = [("image", photo) for photo in numbered(3, start=1)]
         with pytest.raises(httpx.ReadTimeout):

@@ -2,6 +2,8 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
 
 import fake_triton
 import grpc
@@ -14,7 +16,6 @@ from pydantic import ValidationError
 from support import PHOTO, STATUS, assert_problem, number, post_raw, running_gateway, wait_until
 
 from api.errors import PHOTO_PROBLEMS
-from api.readiness import canary_photo
 from api.settings import Settings
 
 AWAY = "recognizer-unavailable"
@@ -82,27 +83,25 @@ def test_answers_of_another_shape_are_noticed(client, fake, broken):
 def test_triton_that_is_away(was_there):
     fake = FakeTriton()
     if not was_there:
-        fake.stop()
+        fake.close()
     with running_gateway(fake, ready_max_age_s=0.001) as client:
         if was_there:
             assert post_raw(client, PHOTO).status_code == 200
-            fake.stop()
+            fake.close()
         assert_problem(post_raw(client, PHOTO), 503, AWAY)
         assert client.get("/healthz").json() == {"status": "alive"}
         assert_problem(client.get("/readyz"), 503, None)
 
 
 def test_photos_that_are_read_at_the_stop_are_answered(fake):
-    holding, paths = Holding(), ("/v1/plates", BATCH, READER, ALPR)
-    fake.reply = holding
-    with holding, ThreadPoolExecutor(len(paths)) as pool:
+    fields = {"/v1/plates": "image", BATCH: "image", READER: "upload", ALPR: "upload"}
+    post = partial(httpx.post, timeout=60)
+    fake.reply = holding = Holding()
+    with holding, ThreadPoolExecutor(len(fields)) as pool:
         with running_gateway(fake, concurrency=1) as client:
-            fields = ("image", "image", "upload", "upload")
             posts = [
-                pool.submit(
-                    httpx.post, client.base_url.join(path), files={field: PHOTO}, timeout=60
-                )
-                for path, field in zip(paths, fields, strict=True)
+                pool.submit(post, client.base_url.join(path), files={field: PHOTO})
+                for path, field in fields.items()
             ]
             assert holding.arrived.acquire(timeout=HANG_S)
             wait_until(lambda: number(client, "plates_waiting") == 3)  # for the only place
@@ -116,25 +115,20 @@ def test_photos_that_are_read_at_the_stop_are_answered(fake):
 
 def test_photos_go_to_each_triton_in_turn_and_on_when_one_ends(monkeypatch):
     monkeypatch.setenv("grpc_proxy", "http://127.0.0.1:9")  # not for what is in the house
-    one = FakeTriton()
-    two = FakeTriton(address=f"127.0.0.2:{one.port}")
-    try:
+    with closing(FakeTriton()) as one, closing(FakeTriton(address=f"127.0.0.2:{one.port}")) as two:
         url = f"ipv4:127.0.0.1:{one.port},127.0.0.2:{two.port}"
         with running_gateway(url, concurrency=4) as client:
             wait_until(lambda: post_raw(client, PHOTO).is_success and one.photos and two.photos)
             before = len(one.photos), len(two.photos)
             assert all(post_raw(client, PHOTO).is_success for _ in range(20))
             assert (len(one.photos) - before[0], len(two.photos) - before[1]) == (10, 10)
-            one.stop()
+            one.close()
             # One that was sent into the end may fail; then there is only the other.
             post_raw(client, PHOTO)
             before = len(two.photos)
             assert all(post_raw(client, PHOTO).is_success for _ in range(20))
             assert len(two.photos) == before + 20
             assert client.get("/readyz").is_success
-    finally:
-        one.stop()
-        two.stop()
 
 
 def test_addresses_of_one_triton_or_several():
@@ -160,8 +154,7 @@ def test_ready_asks_once_for_many_and_waits_longer_than_an_answer_stays_young(fa
 
 
 def test_a_photo_read_meanwhile_outweighs_a_slow_canary(fake):
-    canary = Holding()
-    fake.reply = lambda photo: canary(photo) if photo == canary_photo() else fake_triton.outputs()
+    fake.reply = canary = Holding(but=PHOTO)
     limits = {"ready_timeout_s": 1, "ready_max_age_s": 60}
     with running_gateway(fake, **limits) as client, ThreadPoolExecutor(1) as pool:
         asked = pool.submit(client.get, "/readyz")

@@ -81,10 +81,8 @@ def test_text_has_the_budget_of_a_photo(client, fake):
 
     for options in ways(padded(100_000)):
         assert client.post("/v1/plate-reader", **options).status_code == 201
-    unfinished = {
-        "content": b'{"upload":"' + base64.b64encode(bytes(1_000_000)),
-        "headers": {"content-type": "application/json"},
-    }
+    begun = b'{"upload":"' + base64.b64encode(bytes(1_000_000))
+    unfinished = {"content": begun, "headers": {"content-type": "application/json"}}
     for options in (*ways(padded(100_001)), ways(bytes(1_000_000))[0], unfinished):
         assert_dialect_error(client.post("/v1/plate-reader", **options), 413, "larger than")
     assert len(fake.photos) == 3

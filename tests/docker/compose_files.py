@@ -44,14 +44,9 @@ def resolve(combination, **environment):
             path.parent.mkdir(exist_ok=True)
             shutil.copy(ROOT / name, path)
         given = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        done = subprocess.run(
-            ["docker", "compose", *COMBINATIONS[combination], "config", "--format", "json"],
-            cwd=folder,
-            env=given | environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        command = ["docker", "compose", *COMBINATIONS[combination], "config", "--format", "json"]
+        options = {"cwd": folder, "env": given | environment, "timeout": 60}
+        done = subprocess.run(command, capture_output=True, text=True, **options)
     if done.returncode:
         raise ValueError(f"docker compose refuses {combination}: {done.stderr}")
     return json.loads(done.stdout.replace(folder, PROJECT))

@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import time
+import tomllib
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -27,6 +28,7 @@ from support import ROOT, SAMPLES, read_samples
 from plates.serving.processes import die_with_parent
 
 IMAGES = ("triton", "triton-cpu", "gateway")
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 # The folder of every image that the clone lies in.
 HOME = "/plates"
 PORTS = ("8000", "8001", "8002", "8080")
@@ -113,10 +115,8 @@ class Machine:
             probes = [held.enter_context(socket.create_server(("", 0))) for _ in PORTS]
             free = [str(probe.getsockname()[1]) for probe in probes]
         self.ports = dict(zip(PORTS, free, strict=True))
-        self.services = {
-            name: self._as_it_runs_here(name, service)
-            for name, service in read_copy()["cpu"]["services"].items()
-        }
+        services = read_copy()["cpu"]["services"]
+        self.services = {name: self._as_it_runs_here(name, services[name]) for name in services}
         self.pids = {}
 
     def _as_it_runs_here(self, name, service):

@@ -1,11 +1,10 @@
 """What `docker compose` makes of our files, in each combination."""
 
 import re
-import tomllib
 
 import pytest
 from compose_files import COMBINATIONS, PROJECT, ROOT, digests, has_plugin, read_copy, resolve
-from containers import seconds
+from containers import VERSION, seconds
 
 from plate_models.cores import photos_at_once
 from plate_models.spec import LIMITS
@@ -13,7 +12,6 @@ from plates.serving import child, triton
 from plates.serving.supervisor import TICK_S
 
 COPY = read_copy()
-VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 OURS = ("triton", "gateway")
 
 
@@ -100,10 +98,8 @@ def test_secrets_builds_and_models_are_what_the_operator_gave():
     files = {name: secret["file"] for name, secret in resolved["secrets"].items()}
     assert files == {"tokens": f"{PROJECT}/tokens.txt", "grafana_password": "/etc/password"}
     gpu, cpu = resolved["services"], resolve("cpu", **given)["services"]
-    for name, variable in (
-        ("gateway", "PLATES_TOKENS_FILE"),
-        ("grafana", "GF_SECURITY_ADMIN_PASSWORD__FILE"),
-    ):
+    variables = {"gateway": "PLATES_TOKENS_FILE", "grafana": "GF_SECURITY_ADMIN_PASSWORD__FILE"}
+    for name, variable in variables.items():
         assert gpu[name]["environment"][variable] == gpu[name]["secrets"][0]["target"]
     # An index of CPU builds would give the GPU image a torch without CUDA.
     assert gpu["triton"]["build"]["args"] == {"TRITON_IMAGE": "a:1"}

@@ -83,14 +83,9 @@ def test_everything_that_runs_is_in_the_image(image, tmp_path):
         "serve.TritonHealer(triton, serve.DEFAULT_GOLDEN.read_bytes())\n"
         "print(json.dumps({n: getattr(m, '__file__', '') for n, m in sys.modules.items()}))"
     )
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", code],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)},
-        cwd="/",
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    options = {"env": {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)}, "cwd": "/"}
+    command = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, **options)
     loaded = json.loads(done.stdout.splitlines()[-1])
     ours = {n: f for n, f in loaded.items() if n.split(".")[0] in ("api", "plate_models", "plates")}
     assert len(ours) > 10

@@ -9,13 +9,13 @@ import hashlib
 import re
 import shutil
 import subprocess
-import tomllib
 from functools import cache
 from urllib.parse import urlsplit
 
 import kubernetes_validate
 import pytest
 import yaml
+from containers import VERSION, read_stages
 from support import ROOT
 
 from api.main import create_app
@@ -211,18 +211,14 @@ def test_gateways_fill_all_tritons_and_no_more(cluster):
 
 
 def test_settings_and_images_are_those_of_compose(cluster):
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     profile = cluster.environment("triton")["PLATES_PROFILE"]
     files = {"gateway": "gateway", "triton": {"cpu": "triton-cpu", "gpu": "triton"}[profile]}
     for name, file in files.items():
         environment, container = cluster.environment(name), cluster.container(name)
         assert list(check_settings(environment, elsewhere=True)) == []
-        assert container["image"] == f"plates-{file}:{project['version']}"
-        text = (ROOT / "docker" / f"{file}.Dockerfile").read_text(encoding="utf-8")
-        last = text[text.rindex("\nFROM ") :]
-        built = dict(re.findall(r"\b(PLATES_\w+)=(\S+)", last))
-        both = built.keys() & environment.keys()
-        assert {key: built[key] for key in both} == {key: environment[key] for key in both}
-        user = cluster.pod(name)["securityContext"]
-        assert f"USER {user['runAsUser']}:{user['runAsGroup']}\n" in last
-        assert f'ENTRYPOINT ["{container["command"][0]}", "{container["command"][1]}"]' in last
+        assert container["image"] == f"plates-{file}:{VERSION}"
+        image, user = read_stages(file)[-1], cluster.pod(name)["securityContext"]
+        # What both set, both set to the same.
+        assert image.environment | environment == environment | image.environment
+        assert ("USER", f"{user['runAsUser']}:{user['runAsGroup']}") in image.steps
+        assert container["command"] == image.entry_point

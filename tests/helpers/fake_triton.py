@@ -82,7 +82,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
     def timeout_us(self):
         return int(self.request.parameters["timeout"].int64_param)
 
-    def stop(self):
+    def close(self):
         self._server.stop(None).wait()
 
     def ModelInfer(self, request, context):  # noqa: N802  gRPC's name
@@ -120,12 +120,14 @@ def refusing(code, message):
 
 
 class Holding:
-    """A reply that keeps photos until the context ends: `arrived` counts them."""
+    """A reply that keeps photos, but one, until the context ends: `arrived` counts them."""
 
-    def __init__(self):
-        self.arrived, self.release = threading.Semaphore(0), threading.Event()
+    def __init__(self, but=None):
+        self.but, self.arrived, self.release = but, threading.Semaphore(0), threading.Event()
 
-    def __call__(self, _):
+    def __call__(self, photo):
+        if photo == self.but:
+            return outputs()
         self.arrived.release()
         self.release.wait(20)
         return outputs()

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import httpx
-from fake_triton import Holding, outputs
+from fake_triton import Holding
 from fastapi.routing import iter_route_contexts
 from support import PHOTO, assert_problem, post_raw, running_gateway
 
@@ -48,8 +48,7 @@ def send(client, body, path="/v1/plates", kind=MULTIPART):
 @contextmanager
 def full_gateway(fake, **options):
     """A gateway whose only place is taken until the test releases it."""
-    holding = Holding()
-    fake.reply = lambda photo: outputs() if photo == canary_photo() else holding(photo)
+    fake.reply = holding = Holding(but=canary_photo())
     with running_gateway(fake, concurrency=1, **options) as client, ThreadPoolExecutor(1) as pool:
         holder = pool.submit(post_raw, client, PHOTO)
         with holding:

@@ -143,19 +143,15 @@ GOOD |= {
     for file_format in FAITHFUL
 }
 GOOD |= {
-    f"opaque rgba {file_format.lower()}": encode(
-        rgba(255), file_format, "RGBA", **FAITHFUL[file_format]
-    )
-    for file_format in ("PNG", "WEBP", "TIFF")
+    f"opaque rgba {kind.lower()}": encode(rgba(255), kind, "RGBA", **FAITHFUL[kind])
+    for kind in ("PNG", "WEBP", "TIFF")
 }
 
 GOOD |= {
     "heic": HEIC_FILES["plain"],
     "10-bit heic": HEIC_FILES["deep"],
     "heic, the second of two": HEIC_FILES["second_of_two"],
-    **{
-        f"heic, orientation {number}": HEIC_FILES[f"orientation_{number}"] for number in range(2, 9)
-    },
+    **{f"heic, orientation {turn}": HEIC_FILES[f"orientation_{turn}"] for turn in range(2, 9)},
 }
 
 BAD = {

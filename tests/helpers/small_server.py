@@ -1,6 +1,7 @@
 """Tiny HTTP servers: that answer slowly, with refusals, or not at all; and `plates bench`."""
 
 import json
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
@@ -37,11 +38,16 @@ class SmallServer(ThreadingHTTPServer):
 
     request_queue_size = 128
 
-    def __init__(self, handler, tls=None):
+    def __init__(self, handler):
         super().__init__(("127.0.0.1", 0), handler)
-        self.socket = tls.wrap_socket(self.socket, server_side=True) if tls else self.socket
-        self.url = f"http{'s' * bool(tls)}://127.0.0.1:{self.server_port}"
+        self.url = f"http://127.0.0.1:{self.server_port}"
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    def speak_tls(self, certificate, key):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        self.socket = context.wrap_socket(self.socket, server_side=True)
+        self.url = self.url.replace("http:", "https:")
 
     def __exit__(self, *_):
         self.shutdown()
@@ -51,7 +57,7 @@ class SmallServer(ThreadingHTTPServer):
         """Clients that leave are meant to."""
 
 
-def small_server(reply, tls=None):
+def small_server(reply):
     """Answer with a reply, or with what `reply` makes of a path; None closes without an answer."""
 
     class Handler(QuietHandler):
@@ -71,4 +77,4 @@ def small_server(reply, tls=None):
 
         do_POST = do_GET  # noqa: N815 - http.server's name
 
-    return SmallServer(Handler, tls)
+    return SmallServer(Handler)

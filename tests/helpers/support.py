@@ -1,6 +1,7 @@
 """What tests in several folders share: programs, photos, gateways."""
 
 import csv
+import errno
 import os
 import shutil
 import subprocess
@@ -19,7 +20,6 @@ from photo_files import GOOD
 from api.edge.protocol import GatewayConfig
 from api.errors import kinds
 from api.main import create_app
-from api.request import Deadline
 from api.settings import Settings
 from plate_models.training.labels import load_labels
 
@@ -55,8 +55,23 @@ def is_alive(pid):
         return False
 
 
-def deadline_in(seconds):
-    return Deadline(time.monotonic() + seconds)
+def forbid(monkeypatch, function, name):
+    """Have a function of `os` refuse the paths that have a name in them, as for other users."""
+    allowed = getattr(os, function)
+
+    def refuse(path, *arguments, **options):
+        if name in str(path):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return allowed(path, *arguments, **options)
+
+    monkeypatch.setattr(os, function, refuse)
+
+
+def write_files(folder, files):
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return folder
 
 
 def read_samples():

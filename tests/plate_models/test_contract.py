@@ -100,9 +100,8 @@ def test_rows_are_padded():
 def test_log_probs_are_padded_with_certain_blanks():
     rows = [ctc.log_softmax(np.random.default_rng(seed).normal(size=(4, 6))) for seed in range(3)]
     plates = [rows[0], ctc.join_rows(*rows[1:]), np.full((4, 6), np.nan)]
-    stacked = contract.outputs_of(
-        [replace(plate("A", ()), log_probs=each) for each in plates], PHOTO, ORIGIN, {"log_probs"}
-    )["log_probs"]
+    found = [replace(plate("A", ()), log_probs=each) for each in plates]
+    stacked = contract.outputs_of(found, PHOTO, ORIGIN, {"log_probs"})["log_probs"]
     assert stacked.shape == (3, 4, 13) and stacked.dtype == np.float32
     assert (stacked[0, :-1, 6:] == -np.inf).all() and (stacked[0, -1, 6:] == 0).all()
     for padded, given in zip(stacked[:2].astype(float), plates, strict=False):

@@ -120,8 +120,3 @@ def test_malformed_definitions_are_refused_by_name(tmp_path, source, old, new, r
     with pytest.raises(FormatError, match=reason) as refused:
         read_country(path)
     assert str(path) in str(refused.value)
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(FormatError, match=r"nowhere\.toml"):
-        read_country(tmp_path / "nowhere.toml")

@@ -33,9 +33,8 @@ def test_what_contradicts_the_evidence_is_less_plausible_not_forbidden():
     # No photo is so blue, and no ground so sure, that a clear car plate in it isn't one.
     for seen in (BLUE, tuple(float(ground == "black") for ground in GROUNDS)):
         assert RUSSIA.judge("A123BC77", Evidence(1, seen))[0] == "ru.car"
-    valid, no_region, rare, unknown = (
-        RUSSIA.judge(text)[1] for text in ("A111AA77", "A111AA00", "A111AD77", "ABC")
-    )
+    texts = ("A111AA77", "A111AA00", "A111AD77", "ABC")
+    valid, no_region, rare, unknown = (RUSSIA.judge(text)[1] for text in texts)
     assert valid == 1 and valid > no_region > unknown > 0 and valid > rare > unknown
 
 

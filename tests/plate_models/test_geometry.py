@@ -69,10 +69,8 @@ def test_tiles_cover_a_large_photo_and_overlap(width, height, count):
 def test_tiles_full_of_plates_give_as_many_as_one_look_does():
     left, top = np.meshgrid(np.arange(20) * 37 + 15.0, np.arange(15) * 28 + 15.0)
     corner = np.column_stack((left.ravel(), top.ravel()))
-    others = np.tile((0.9, 0), (DETECTOR.max_candidates, 1))
-    candidates = np.concatenate((corner, corner + np.array((20, 8)), others), axis=1).astype(
-        np.float32
-    )
+    size, others = np.array((20, 8)), np.tile((0.9, 0), (DETECTOR.max_candidates, 1))
+    candidates = np.concatenate((corner, corner + size, others), axis=1, dtype=np.float32)
     photo = np.zeros((2160, 3840, 3), np.uint8)
     boxes, _, _ = find_small_boxes(photo, lambda _: candidates[None], DETECTOR)
     assert len(boxes) == DETECTOR.max_candidates
@@ -186,18 +184,15 @@ def test_a_photo_in_fog_is_clear_on_its_canvas_and_one_by_night_as_it_is(kind):
 
 def test_of_interlaced_pixels_one_field_is_cropped(kind):
     columns = np.arange(250)
-    first, second = (
-        np.tile(((columns + moved) // 9 % 2 * 200)[None, :, None], (200, 1, 3)).astype(np.uint8)
-        for moved in (0, 6)
-    )
+    stripes = [((columns + moved) // 9 % 2 * 200).astype(np.uint8) for moved in (0, 6)]
+    first, second = (np.tile(each[None, :, None], (200, 1, 3)) for each in stripes)
     interlaced = first.copy()
     interlaced[1::2] = second[1::2]
     box = np.array([[60.0, 81, 180, 131]])
     crops = (np.asarray(crop_boxes(kind(each), box)) for each in (first, interlaced))
     assert np.abs(np.subtract(*crops)).max() <= 1
-    still = cv2.GaussianBlur(
-        np.random.default_rng(5).integers(0, 256, (60, 90, 3), np.uint8), (0, 0), 1
-    )
+    noise = np.random.default_rng(5).integers(0, 256, (60, 90, 3), np.uint8)
+    still = cv2.GaussianBlur(noise, (0, 0), 1)
     assert (np.asarray(_one_field(kind(still))) == still).all()
 
 

@@ -71,9 +71,8 @@ class Watch(TorchDispatchMode):
         if to_device:
             given["device"] = torch.device("cpu")
         name = op.overloadpacket.__name__
-        to_host = name in ("_local_scalar_dense", "is_nonzero", "equal") or (
-            target is not None and not to_device
-        )
+        gives_a_number = name in ("_local_scalar_dense", "is_nonzero", "equal")
+        to_host = gives_a_number or (target is not None and not to_device)
         if to_host:
             self.copied += [(tensor.dtype, tuple(tensor.shape)) for tensor in there]
         elif not to_device and any(t.ndim for t in tensors if not isinstance(t, OnDevice)):

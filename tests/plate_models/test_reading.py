@@ -128,10 +128,8 @@ def test_a_place_of_another_country_settles_its_look_alikes():
 
 def test_without_a_format_the_layouts_of_the_worlds_plates_settle_look_alikes():
     every = grammar_of(*RECOGNIZER.countries)
-    doubtful, clear = (
-        choose_reading(log_probs_of("12ABC6O", {6: {"O": p, "0": 1 - p}}), grammar=every)
-        for p in (0.6, 0.99)
-    )
+    frames = [log_probs_of("12ABC6O", {6: {"O": p, "0": 1 - p}}) for p in (0.6, 0.99)]
+    doubtful, clear = (choose_reading(each, grammar=every) for each in frames)
     assert (doubtful.best, clear.best) == ("12ABC60", "12ABC6O")
     assert doubtful.format == clear.format == "unknown" and doubtful.score > 0.9
 

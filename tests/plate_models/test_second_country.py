@@ -28,9 +28,8 @@ from plate_models.training.synthetic.scenes import paint_plate
 
 COUNTRIES = Path(__file__).resolve().parent / "countries"
 COUNTRY = countries.read_country(COUNTRIES / "xx.toml")[1]
-SPECS = Specs(
-    recognizer=replace(RECOGNIZER, alphabet=COUNTRY.alphabet, countries=("xx",), steps=24)
-)
+OTHER = replace(RECOGNIZER, alphabet=COUNTRY.alphabet, countries=("xx",), steps=24)
+SPECS = Specs(recognizer=OTHER)
 # Clean plates in good light: a few seconds have to do.
 CLEAN = dict.fromkeys(("hidden_share", "worn_share", "dirty_share", "snowy_share"), 0)
 EASY = CropStyle(
@@ -47,11 +46,10 @@ def train():
     """Teach our released recognizer another alphabet, in a few seconds."""
     torch.manual_seed(0)
     reader = Reader()
-    reader.stn.load_state_dict(
-        weights.read_file(release.WEIGHTS_DIR / "rectifier.safetensors").state
-    )
+    folder = release.WEIGHTS_DIR
+    reader.stn.load_state_dict(weights.read_file(folder / "rectifier.safetensors").state)
     reader.lprnet = net = LPRNet(SPECS.recognizer)
-    ours = weights.read_file(release.WEIGHTS_DIR / "recognizer.safetensors").state
+    ours = weights.read_file(folder / "recognizer.safetensors").state
     body = {key: value for key, value in ours.items() if not key.startswith("head.")}
     net.load_state_dict(body, strict=False)
     # Edges and corners are those of any alphabet; learning them anew takes twice the time.
@@ -164,7 +162,6 @@ def kinds_in(folder, source, monkeypatch):
 
 def test_a_country_at_home_is_drawn_with_the_outlines_that_all_have(monkeypatch):
     monkeypatch.setattr(kinds, "RECOGNIZER", SPECS.recognizer)
-    monkeypatch.setattr(countries, "COUNTRIES", COUNTRIES)
     assert kinds_of.__wrapped__("xx").keys() == {"xx.car", "xx.moped"}
 
 

@@ -49,9 +49,8 @@ def test_damaged_files_and_files_without_a_contract_are_refused(tmp_path, conten
 def test_a_changed_byte_does_not_pass_the_manifest(tmp_path):
     for name in release.NAMES:
         (tmp_path / f"{name}.safetensors").write_bytes(name.encode())
-    with pytest.raises(
-        release.WeightsError, match="SHA256SUMS is missing: run `plates weights --weights /"
-    ):
+    cure = "SHA256SUMS is missing: run `plates weights --weights /"
+    with pytest.raises(release.WeightsError, match=cure):
         release.check_manifest(tmp_path)
     release.write_manifest(tmp_path)
     before = release.check_manifest(tmp_path)

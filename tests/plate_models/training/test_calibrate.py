@@ -26,10 +26,8 @@ from plates.cli import main as cli
 
 
 def test_crops_are_of_legible_size_and_read_as_served():
-    nets = load_nets()
-    crops, widths = zip(
-        *(render_known(np.random.default_rng(seed), "ru.car") for seed in range(12)), strict=True
-    )
+    nets, dice = load_nets(), map(np.random.default_rng, range(12))
+    crops, widths = zip(*(render_known(rng, "ru.car") for rng in dice), strict=True)
     assert min(widths) >= 56 and len({*widths}) == 12
     readings = [read_crop(crop, nets) for crop in crops]
     right = [r.candidates[0][0] == c.text for r, c in zip(readings, crops, strict=True)]

@@ -203,10 +203,8 @@ def test_a_plate_that_is_turned_straight_counts_as_found(tmp_path):
 def test_each_found_plate_answers_for_one_label():
     assert match([], []) == ([], []) and match([(0, 0, 9, 9)], []) == ([[]], [])
     reading, crop = Reading("", 0.0, False, "unknown", (), ()), np.zeros((48, 188, 3), np.uint8)
-    loose, tight, far = (
-        Plate(box, (), 0.9, 1, reading, crop, np.zeros((0, 0)))
-        for box in ((0, 0, 100, 40), (0, 0, 100, 21), (500, 0, 600, 20))
-    )
+    boxes = (0, 0, 100, 40), (0, 0, 100, 21), (500, 0, 600, 20)
+    loose, tight, far = (Plate(box, (), 0.9, 1, reading, crop, np.zeros((0, 0))) for box in boxes)
     assert match([], [far]) == ([], [far])
     # The loose box covers both labels, and belongs to the one of which it covers more.
     matched, elsewhere = match([(0, 0, 100, 20), (0, 32, 80, 40)], [loose, tight, far])

@@ -74,9 +74,8 @@ def test_the_crop_says_what_stands_on_it():
 
 def test_a_folder_without_typefaces_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(latin, "FONTS", tmp_path)
-    with pytest.raises(
-        latin.FontsMissingError, match=rf"{tmp_path}: expected typefaces.*make fonts"
-    ):
+    cure = rf"{tmp_path}: expected typefaces.*make fonts"
+    with pytest.raises(latin.FontsMissingError, match=cure):
         latin.paint_latin(latin.LatinPlate(("A1",), (520, 112)), np.random.default_rng(1), 1.0)
 
 

@@ -94,19 +94,13 @@ def test_what_is_surely_read_on_real_photos_is_cut_out(tmp_path, monkeypatch):
     monkeypatch.setattr("plate_models.training.labels._SEEN", known)
     batch = read_crops(tmp_path, release.WEIGHTS_DIR, seed=0)
     one_line, two_lines = ("B294XX164", "H781CC105"), ("A110", "AM77", "A432", "BO07")
-    assert Counter(map(text_of, recognizer.row_labels(batch))) == dict.fromkeys(
-        one_line + two_lines, 16
-    )
+    expected = dict.fromkeys(one_line + two_lines, 16)
+    assert Counter(map(text_of, recognizer.row_labels(batch))) == expected
     assert Counter(batch.lines) == {1: 32, 2: 32}
     assert len({crop.tobytes() for crop in batch.images}) == 64
     # Of a photo that a person looked at, only what was right there, and what is no plate.
-    seen = {
-        "two_at_night.jpg": {
-            "texts": [zlib.crc32(b"H781CC105")],
-            "mistaken": [[300, 90, 380, 120]],
-        },
-        "square_plates.jpg": {"texts": []},
-    }
+    by_night = {"texts": [zlib.crc32(b"H781CC105")], "mistaken": [[300, 90, 380, 120]]}
+    seen = {"two_at_night.jpg": by_night, "square_plates.jpg": {"texts": []}}
     known.write_text(json.dumps(seen))
     batch = read_crops(tmp_path, release.WEIGHTS_DIR, seed=0)
     assert Counter(map(text_of, batch.labels[:, 0])) == {"H781CC105": 16, "": 6}

@@ -27,8 +27,7 @@ DEATHS = ("third photo", "before the rename", "after the rename")
 
 def jpeg(shade):
     """A grey photo."""
-    _, file = cv2.imencode(".jpg", np.full((24, 32, 3), shade, np.uint8))
-    return file.tobytes()
+    return cv2.imencode(".jpg", np.full((24, 32, 3), shade, np.uint8))[1].tobytes()
 
 
 def archive(folder, photos):

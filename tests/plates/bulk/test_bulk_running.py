@@ -5,11 +5,13 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pandas
 import pytest
 from bulk_cases import WEIGHTS, archive, jpeg, reader
 from photo_files import BAD
+from support import write_files
 
 from plate_models.spec import Limits
 from plates.bulk import BulkError, OutputError, Request, running
@@ -92,14 +94,12 @@ def test_files_are_chosen_by_their_bytes(request_, monkeypatch):
         "letter.doc": b"\xd0\xcf\x11\xe0" + bytes(100),
         "table.csv": b"companions are left out",
     }
-    for name, data in files.items():
-        (Path(request_.source) / "day0" / name).write_bytes(data)
+    write_files(Path(request_.source, "day0"), files)
     done = run(request_)
     assert photos_of(request_) > {"without_extension", "photo.dat"}
     unread = ("burst.heics", "phone", "raw.dng", "words.jpg")
-    assert failed_in(request_) == dict.fromkeys(unread, "unsupported-type") | {
-        "huge.jpg": "too-many-bytes"
-    }
+    reasons = dict.fromkeys(unread, "unsupported-type") | {"huge.jpg": "too-many-bytes"}
+    assert failed_in(request_) == reasons
     assert (done["photos"], done["failed"], done["others"]) == (21, 5, 2)
     others = {Path(name).name for name in manifest_of(request_)["other_files"]}
     assert others == {"drive.mp4", "letter.doc"}
@@ -189,19 +189,16 @@ def test_failures_are_read_again_when_asked_for(ray, request_, monkeypatch):
 
 
 def test_a_full_disk_costs_no_more_than_another_run(ray, request_, monkeypatch):
-    def full_disk(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
+    full = "No space left on device"
     ray.stop_after = 1
     with pytest.raises(KeyboardInterrupt):
         run(request_)
     ray.stop_after = None
     before, said = set(request_.out.rglob("*")), list[str]()
     with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", full_disk)
+        patched.setattr(os, "fsync", Mock(side_effect=OSError(errno.ENOSPC, full)))
         done = running.run(request_, said.append)
     assert (done["state"], done["counts"]["done"]) == ("incomplete", 4)
-    full = "No space left on device"
     assert [(one["chunk"], one["problem"]) for one in done["not_written"]] == [(1, full), (2, full)]
     assert all(any(name in line and full in line for line in said) for name in ("manifest", "csv"))
     # What was there is whole, and nothing lies beside it.

@@ -1,6 +1,5 @@
 """Where an archive's photos come from, and what becomes of those that can't be reached."""
 
-import errno
 import functools
 import os
 import tarfile
@@ -13,6 +12,7 @@ from typing import ClassVar
 import pytest
 from bulk_cases import archive, jpeg
 from small_server import QuietHandler, SmallServer
+from support import forbid, write_files
 
 from plate_models.spec import Limits
 from plates.bulk import BulkError, require, source
@@ -56,14 +56,7 @@ def test_a_folder_a_photo_and_a_pattern_are_searched(tmp_path):
 
 def test_a_folder_that_may_not_be_read_is_named_and_the_others_are_listed(tmp_path, monkeypatch):
     archive(tmp_path, 4)
-    scan = os.scandir
-
-    def refuse(path):
-        if str(path).endswith("day0"):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-        return scan(path)
-
-    monkeypatch.setattr(os, "scandir", refuse)
+    forbid(monkeypatch, "scandir", "day0")
     assert len(names(tmp_path)) == 2
     assert problems(tmp_path) == [(str(tmp_path / "day0"), "forbidden")]
     with pytest.raises(BulkError, match="not allowed: Permission denied"):
@@ -100,11 +93,10 @@ def test_a_zip_file_is_a_source(tmp_path):
     assert names(f"zip://a/*.jpg::{path}") == [first]
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "3.jpg").write_bytes(jpeg(25))
-    with tarfile.open(tmp_path / "photos.tar", "w") as tar:
+    path = tmp_path / "photos.tar"
+    with tarfile.open(path, "w") as tar:
         tar.add(tmp_path / "sub", ".")
-    assert names(f"tar://::{tmp_path / 'photos.tar'}") == [
-        f"tar://./3.jpg::{tmp_path / 'photos.tar'}"
-    ]
+    assert names(f"tar://::{path}") == [f"tar://./3.jpg::{path}"]
 
 
 class Shelf(QuietHandler, SimpleHTTPRequestHandler):
@@ -124,9 +116,8 @@ class Shelf(QuietHandler, SimpleHTTPRequestHandler):
 
 def test_the_web_is_a_source(tmp_path, monkeypatch):
     photos = {"good.jpg", "shaky.jpg", "forbidden.jpg", "down.jpg", "sub/deep", "sub/a.HEIC"}
-    for name in (*photos, "about.html", "table.csv", ".hidden", "linked/1"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(jpeg(5))
+    others = ("about.html", "table.csv", ".hidden", "linked/1")
+    write_files(tmp_path, dict.fromkeys((*photos, *others), jpeg(5)))
     (tmp_path / "forbidden").mkdir()
     links = ["?C=N;O=D", "mailto:a@b.example", "javascript:x()", "#top", "/", "1"]
     page = "".join(f'<a href="{link}">x</a>' for link in links)

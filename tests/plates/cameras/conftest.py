@@ -7,19 +7,9 @@ import pytest
 from small_server import QuietHandler, SmallServer
 
 
-class Receiver(SmallServer):
+class Handler(QuietHandler):
     """Answers as `statuses` says, then with `status`, and an endless body each time."""
 
-    status = 200
-
-    def __init__(self):
-        self.requests, self.statuses, self.open = [], [], threading.Event()
-        self.open.set()
-        super().__init__(Handler)
-        self.url += "/"
-
-
-class Handler(QuietHandler):
     def do_POST(self):  # noqa: N802 - http.server's name
         body = self.rfile.read(int(self.headers["content-length"]))
         self.server.open.wait(20)
@@ -39,6 +29,9 @@ class Handler(QuietHandler):
 
 @pytest.fixture
 def receiver():
-    with Receiver() as server:
+    with SmallServer(Handler) as server:
+        server.requests, server.statuses, server.status = [], [], 200
+        server.open, server.url = threading.Event(), f"{server.url}/"
+        server.open.set()
         yield server
         server.open.set()

@@ -4,7 +4,6 @@ import csv
 import email
 import json
 import socket
-import ssl
 import subprocess
 import threading
 import time
@@ -12,7 +11,7 @@ from ast import literal_eval
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import DEFAULT, Mock
 
 import pytest
 from camera_events import SIGNING_KEY, a_pass, search
@@ -61,11 +60,23 @@ def test_webhooks_are_signed_and_tried_again_with_the_same_id(store, receiver):
         wait_until(nothing_owed(store, "hook"))
     assert [request.path for request in receiver.requests] == ["/"] * 4, "no redirect is followed"
     assert {r.headers["webhook-id"] for r in receiver.requests} == {"0199-1-2-ended"}
-    event = Webhook(SIGNING_KEY).verify(
-        receiver.requests[-1].body, dict(receiver.requests[-1].headers)
-    )
+    last = receiver.requests[-1]
+    event = Webhook(SIGNING_KEY).verify(last.body, dict(last.headers))
     assert event["text"] == "X556XM750"
     assert event["time"]["first"] == "2026-01-31T12:00:01.000Z"
+
+
+@pytest.fixture
+def name_server(monkeypatch):
+    """Takes what says a host's addresses."""
+
+    def answer_as(addresses_of, look_up=socket.getaddrinfo):
+        def looked_up(host, *a, **k):
+            return [found for each in addresses_of(host) for found in look_up(each, *a, **k)]
+
+        monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+
+    return answer_as
 
 
 @pytest.mark.parametrize(
@@ -88,76 +99,48 @@ def test_private_addresses_are_refused_unless_allowed(store, receiver, caplog, h
     assert "hunter2" not in caplog.text
 
 
-def test_the_address_that_was_checked_is_connected_to(store, monkeypatch):
+def test_the_address_that_was_checked_is_connected_to(store, name_server, monkeypatch):
     """A name that is public first and private then, as an attacker's name server says."""
     answers = iter(["93.184.216.34"])
-    connected = []
-
-    def looked_up(*_, **__):
-        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (next(answers, "127.0.0.1"), 0))]
-
-    def connect(address, *_, **__):
-        connected.append(address)
-        raise ConnectionRefusedError
-
-    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+    name_server(lambda _: [next(answers, "127.0.0.1")])
+    connect = Mock(side_effect=ConnectionRefusedError)
     monkeypatch.setattr(socket, "create_connection", connect)
     store.add(a_pass(), None, ["hook"])
     target = WEBHOOK | {"url": "http://rebinding.example:8000/", "private_addresses": False}
     with delivering(store, target):
         wait_until(lambda: store.due("hook", 1e10) and store.due("hook", 1e10)[0].attempts > 1)
-    assert set(connected) == {("93.184.216.34", 8000)}
+    assert {each.args[0] for each in connect.call_args_list} == {("93.184.216.34", 8000)}
 
 
 def test_what_was_delivered_is_not_sent_again_while_the_database_is_away(
     store, receiver, monkeypatch
 ):
-    note, away = store.delivered, iter([StoreUnavailable, StoreUnavailable])
-
-    def delivered(delivery):
-        for error in away:
-            raise error
-        note(delivery)
-
+    away_at_first = StoreUnavailable, StoreUnavailable, DEFAULT
+    note = Mock(wraps=store.delivered, side_effect=away_at_first)
     monkeypatch.setattr("plates.cameras.delivery._DATABASE_S", 0.01)
-    monkeypatch.setattr(store, "delivered", delivered)
+    monkeypatch.setattr(store, "delivered", note)
     store.add(a_pass(), None, ["hook"])
     with delivering(store, WEBHOOK | {"url": receiver.url}):
         wait_until(nothing_owed(store, "hook"))
     assert len(receiver.requests) == 1
 
 
-def test_of_several_addresses_one_that_listens_is_connected_to(store, receiver, monkeypatch):
-    found = [(socket.AF_INET6, ("::1", 0)), (socket.AF_INET, ("127.0.0.1", 0))]
-    looked_up = [(family, socket.SOCK_STREAM, 0, "", address) for family, address in found]
-    monkeypatch.setattr(
-        socket,
-        "getaddrinfo",
-        lambda host, *a, look_up=socket.getaddrinfo, **k: (
-            looked_up if host == "hub.local" else look_up(host, *a, **k)
-        ),
-    )
+def test_of_several_addresses_one_that_listens_is_connected_to(store, receiver, name_server):
+    name_server(lambda host: ["::1", "127.0.0.1"] if host == "hub.local" else [host])
     store.add(a_pass(), None, ["hook"])
     with delivering(store, WEBHOOK | {"url": f"http://hub.local:{receiver.server_port}/"}):
         wait_until(nothing_owed(store, "hook"))
     assert len(receiver.requests) == 1
 
 
-def test_certificates_are_checked_for_the_name(store, receiver, tmp_path, monkeypatch):
+def test_certificates_are_checked_for_the_name(store, receiver, name_server, tmp_path, monkeypatch):
     certificate, key = make_certificate(tmp_path, "DNS:hub.example")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate, key)
-    receiver.socket = context.wrap_socket(receiver.socket, server_side=True)
-    look_up = socket.getaddrinfo
-    monkeypatch.setattr(
-        socket, "getaddrinfo", lambda _, port, *a, **k: look_up("127.0.0.1", port, *a, **k)
-    )
+    receiver.speak_tls(certificate, key)
+    name_server(lambda _: ["127.0.0.1"])
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     store.add(a_pass(), None, ["right", "wrong"])
-    right, wrong = (
-        WEBHOOK | {"name": name, "url": f"https://{host}:{receiver.server_port}/{name}"}
-        for name, host in (("right", "hub.example"), ("wrong", "other.example"))
-    )
+    right = WEBHOOK | {"name": "right", "url": f"https://hub.example:{receiver.server_port}/right"}
+    wrong = WEBHOOK | {"name": "wrong", "url": f"https://other.example:{receiver.server_port}/"}
     with delivering(store, right, wrong):
         wait_until(nothing_owed(store, "right"))
         wait_until(lambda: store.due("wrong", 1e10)[0].attempts)
@@ -222,14 +205,12 @@ def test_what_plate_recognizer_stream_sends(store, receiver):
 
 def test_files_grow_by_a_line_an_event(store, tmp_path):
     (tmp_path / "passes.jsonl").write_text('{"id": "cut o')
-    targets = [
-        {"name": kind, "kind": kind, "path": tmp_path / f"passes.{kind}"}
-        for kind in ("jsonl", "csv")
-    ]
-    store.add(a_pass(1), None, ["jsonl", "csv"])
-    store.add(a_pass(2, text="", format="unknown"), None, ["jsonl", "csv"])
+    kinds = ["jsonl", "csv"]
+    targets = [{"name": kind, "kind": kind, "path": tmp_path / f"passes.{kind}"} for kind in kinds]
+    store.add(a_pass(1), None, kinds)
+    store.add(a_pass(2, text="", format="unknown"), None, kinds)
     with delivering(store, *targets):
-        wait_until(nothing_owed(store, "jsonl", "csv"))
+        wait_until(nothing_owed(store, *kinds))
     lines = (tmp_path / "passes.jsonl").read_text().splitlines()
     assert [json.loads(line)["id"] for line in lines[1:]] == ["0199-1", "0199-2"]
     with (tmp_path / "passes.csv").open(newline="") as file:
@@ -254,9 +235,8 @@ class Broker:
         subprocess.run(users, check=True, capture_output=True)
         (folder / "users").chmod(0o644)
         self.settings = folder / "mosquitto.conf"
-        self.settings.write_text(
-            f"listener {self.port} 127.0.0.1\npassword_file {folder}/users\nuser root\n"
-        )
+        settings = f"listener {self.port} 127.0.0.1\npassword_file {folder}/users\nuser root\n"
+        self.settings.write_text(settings)
         self.url = f"mqtt://plates:hunter2%2F%40@127.0.0.1:{self.port}"
 
     @contextmanager
@@ -271,13 +251,11 @@ class Broker:
     def messages(self, count):
         """What was published since the last call, and what is retained: topics and payloads."""
         session = {"client_id": "test", "clean_session": False, "qos": 1}
-        auth = {"username": "plates", "password": "hunter2/@"}
-        found = subscribe.simple(
-            "#", msg_count=count, hostname="127.0.0.1", port=self.port, auth=auth, **session
-        )
-        return [(m.topic, m.payload.decode()) for m in found if not m.retain], {
-            m.topic: m.payload.decode() for m in found if m.retain
-        }
+        session |= {"hostname": "127.0.0.1", "port": self.port}
+        session["auth"] = {"username": "plates", "password": "hunter2/@"}
+        found = subscribe.simple("#", msg_count=count, **session)
+        sent = [(m.topic, m.payload.decode()) for m in found if not m.retain]
+        return sent, {m.topic: m.payload.decode() for m in found if m.retain}
 
 
 @pytest.fixture
@@ -339,10 +317,8 @@ def test_a_broker_may_want_tls_and_a_wrong_password_is_named(
     with broker.settings.open("a") as file:
         file.write(f"listener {port} 127.0.0.1\ncertfile {certificate}\nkeyfile {key}\n")
     url = f"mqtts://{broker.url.removeprefix('mqtt://').replace(str(broker.port), str(port))}"
-    right, wrong = (
-        {"name": name, "kind": "mqtt", "url": address}
-        for name, address in (("right", url), ("wrong", broker.url.replace("hunter2", "other")))
-    )
+    right = {"name": "right", "kind": "mqtt", "url": url}
+    wrong = {"name": "wrong", "kind": "mqtt", "url": broker.url.replace("hunter2", "other")}
     store.add(a_pass(), None, ["right", "wrong"])
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     with broker.running(), delivering(store, right, wrong):

@@ -21,9 +21,8 @@ from plates.cameras.settings import CamerasFile
 from plates.cameras.sources import PushedFrames
 
 PHOTO = SCENE.read_bytes()
-FILE = CamerasFile.model_validate(
-    {"cameras": [{"name": "gate", "source": "rtsp://u:secret@host/1"}, {"name": "door"}]}
-)
+GATE = {"name": "gate", "source": "rtsp://u:secret@host/1"}
+FILE = CamerasFile.model_validate({"cameras": [GATE, {"name": "door"}]})
 
 
 def gateway(fake, store, folder, **options):
@@ -114,12 +113,16 @@ def test_plates_are_shown_to_those_with_a_token_alone(fake, store, tmp_path):
         assert client.get("/v1/passes", headers={"Authorization": "Bearer abc"}).status_code == 200
 
 
-def test_a_pushed_frame_reaches_the_cameras_process(client, tmp_path, monkeypatch):
+@pytest.fixture
+def push(client):
     def push(camera, photo=PHOTO, **query):
-        headers = {"content-type": "image/jpeg"}
-        url = f"/v1/cameras/{camera}/frames"
+        headers, url = {"content-type": "image/jpeg"}, f"/v1/cameras/{camera}/frames"
         return client.post(url, content=photo, headers=headers, params=query)
 
+    return push
+
+
+def test_a_pushed_frame_reaches_the_cameras_process(push, tmp_path, monkeypatch):
     monkeypatch.setattr(http, "_ANSWER_S", 0.2)
     with Listener(str(tmp_path / "door"), "AF_UNIX"):  # it is busy
         assert push("door", PHOTO[:9000]).status_code == 503
@@ -141,12 +144,11 @@ def test_a_pushed_frame_reaches_the_cameras_process(client, tmp_path, monkeypatc
     assert push("door", encode(np.zeros((2001, 2000, 3), np.uint8), "PNG")).status_code == 413
 
 
-def test_frames_that_come_too_fast_are_refused_and_hold_up_nobody(client, store, monkeypatch):
+def test_frames_that_come_too_fast_are_refused_and_hold_up_nobody(client, push, store, monkeypatch):
     taken = threading.Event()
     monkeypatch.setattr(http, "_push", lambda *_: "" if taken.wait(20) else "nothing took it")
-    url, headers = "/v1/cameras/door/frames", {"content-type": "image/jpeg"}
     with client.stream("GET", "/v1/events") as answer, ThreadPoolExecutor(20) as pool:
-        pushed = [pool.submit(client.post, url, content=PHOTO, headers=headers) for _ in range(20)]
+        pushed = [pool.submit(push, "door") for _ in range(20)]
         wait_until(lambda: sum(each.done() for each in pushed) == 15)
         store.add(a_pass(id="meanwhile"), None, ())
         assert heard(answer.iter_lines())[2]["id"] == "meanwhile"

@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -70,16 +71,10 @@ def postgres():
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def open_store(request, tmp_path):
-    sqlite, stores = request.param == "sqlite", []
+    sqlite = request.param == "sqlite"
     place = tmp_path if sqlite else request.getfixturevalue("postgres").new_database()
-
-    def opened(**changes):
-        stores.append(store_of(place, **changes))
-        return stores[-1]
-
-    yield opened
-    for store in stores:
-        store.close()
+    with ExitStack() as stores:
+        yield lambda **changes: stores.enter_context(closing(store_of(place, **changes)))
 
 
 def kinds(stored):

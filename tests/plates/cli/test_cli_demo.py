@@ -82,13 +82,9 @@ def test_a_killed_demo_takes_its_service_with_it(tmp_path):
     """The service listens, but never gets ready; the folder has an `api` of another project."""
     (tmp_path / "api").mkdir()
     (tmp_path / "api" / "__init__.py").write_text("raise ImportError('not ours')\n")
-    with subprocess.Popen(
-        [*PLATES, "demo", str(SCENE)],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=tmp_path,
-        env=os.environ | {"PLATES_TRITON_URL": "127.0.0.1:1"},
-    ) as process:
+    command = [*PLATES, "demo", str(SCENE)]
+    options = {"cwd": tmp_path, "env": os.environ | {"PLATES_TRITON_URL": "127.0.0.1:1"}}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options) as process:
         try:
             assert any(line.startswith(LISTENING) for line in process.stdout)
             service = psutil.Process(process.pid).children(recursive=True)

@@ -1,7 +1,6 @@
 """`plates health`: what it asks, and what it answers."""
 
 import json
-import ssl
 
 from small_server import Reply, small_server
 from support import make_certificate
@@ -26,9 +25,8 @@ def test_a_service_is_well_if_it_answers_200_and_its_supervisor_is_ready(run, tm
 
 def test_a_certificate_must_be_trusted(run, tmp_path):
     certificate, key = make_certificate(tmp_path, "DNS:localhost,IP:127.0.0.1")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    with small_server(answer, context) as server:
+    with small_server(answer) as server:
+        server.speak_tls(certificate, key)
         url = server.url
         for options in (["--ca-file", certificate], ["--insecure"]):
             assert run("health", f"{url}/200", *options).returncode == 0

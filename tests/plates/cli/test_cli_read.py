@@ -1,7 +1,6 @@
 """`plates read`: what its arguments mean, and photos and videos read in process."""
 
 import csv
-import errno
 import io
 import json
 import os
@@ -13,7 +12,7 @@ import av
 import numpy as np
 import pytest
 from photo_files import BAD, encode, pattern
-from support import SAMPLES, SCENE, SCENE_TEXT, post_raw
+from support import SAMPLES, SCENE, SCENE_TEXT, forbid, post_raw, write_files
 
 from plate_models import export, release
 from plate_models.engines import nets
@@ -40,13 +39,6 @@ def run_stub(run, monkeypatch):
     return run
 
 
-def write(folder, files):
-    for name, data in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
-    return folder
-
-
 @pytest.mark.parametrize(
     ("given", "found", "failures"),
     [
@@ -59,7 +51,7 @@ def write(folder, files):
 )
 def test_files_folders_and_patterns(given, found, failures, tmp_path):
     names = ("b.jpg", "a.PNG", "sub/c.webp", "sub/b.jpg", "notes.txt", "clip.MP4", ".hidden.jpg")
-    write(tmp_path, dict.fromkeys((*names, "[1].jpg"), b""))
+    write_files(tmp_path, dict.fromkeys((*names, "[1].jpg"), b""))
     (tmp_path / "empty").mkdir()
     inputs = find_inputs([str(tmp_path / name) for name in given])
     assert [path.relative_to(tmp_path).as_posix() for path in inputs.kinds] == found
@@ -68,15 +60,8 @@ def test_files_folders_and_patterns(given, found, failures, tmp_path):
 
 
 def test_a_path_that_may_not_be_looked_at_stops_no_other(tmp_path, run_stub, monkeypatch):
-    write(tmp_path, {"a.jpg": JPEG, "private/b.jpg": JPEG})
-    look = os.stat
-
-    def refuse(path, *arguments, **options):
-        if "private" in str(path):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-        return look(path, *arguments, **options)
-
-    monkeypatch.setattr(os, "stat", refuse)
+    write_files(tmp_path, {"a.jpg": JPEG, "private/b.jpg": JPEG})
+    forbid(monkeypatch, "stat", "private")
     names = [str(tmp_path / name) for name in ("a.jpg", "private/b.jpg")]
     done = run_stub("read", *names, "--json", "--annotate", str(tmp_path / "seen"))
     assert "a.jpg" in done.stdout and "Traceback" not in done.stderr
@@ -95,9 +80,9 @@ def test_no_file_of_a_folder_is_dropped_silently(tmp_path, run_stub):
         "truncated.jpg": (BAD["truncated jpeg"][0], "The JPEG file is damaged"),
         "clip.MP4": (b"", "This video can't be decoded."),
     }
-    write(tmp_path, read | {name: data for name, (data, _) in unread.items()})
-    write(tmp_path, {f"{number:02}.bin": b"?" for number in range(25)})
-    write(tmp_path, {"plates.csv": b"a,b", ".hidden": b"?", "@eaDir/.x/y.jpg": JPEG})
+    write_files(tmp_path, read | {name: data for name, (data, _) in unread.items()})
+    write_files(tmp_path, {f"{number:02}.bin": b"?" for number in range(25)})
+    write_files(tmp_path, {"plates.csv": b"a,b", ".hidden": b"?", "@eaDir/.x/y.jpg": JPEG})
     (tmp_path / "gone.jpg").symlink_to("nowhere")
     done = run_stub("read", tmp_path, tmp_path / "nowhere.jpg", "--json")
     assert done.returncode == 1
@@ -117,7 +102,7 @@ def test_no_file_of_a_folder_is_dropped_silently(tmp_path, run_stub):
 
 def test_outputs_replace_only_earlier_outputs(tmp_path, run_stub):
     names = ("a.jpg", "a-2.jpg", "sub/a.jpg", "sub/a-2.jpg")
-    write(tmp_path, dict.fromkeys(names, JPEG))
+    write_files(tmp_path, dict.fromkeys(names, JPEG))
     photos, out = [tmp_path / name for name in names], tmp_path / "out"
     for _ in range(2):
         assert run_stub("read", *photos, "--annotate", out).returncode == 0
@@ -190,7 +175,7 @@ ODD = "a\x1b[31m,\r\n\x9bb\u202e.jpg"
 
 
 def test_names_of_files_can_not_write_to_the_terminal(tmp_path, run_stub, monkeypatch):
-    write(tmp_path, {ODD: JPEG, f"x{ODD}": b"?", f"{ODD}.bin": b"?"})
+    write_files(tmp_path, {ODD: JPEG, f"x{ODD}": b"?", f"{ODD}.bin": b"?"})
     terminal = make_terminal(monkeypatch)
     table = run_stub("read", tmp_path, *[tmp_path / f"{n}.jpg" for n in range(5)]).stdout
     bar = terminal.getvalue()
@@ -206,7 +191,7 @@ def test_names_of_files_can_not_write_to_the_terminal(tmp_path, run_stub, monkey
 
 @pytest.mark.parametrize("name", [ODD, "a\rb.jpg", os.fsdecode(b"\xff.jpg")])
 def test_json_and_csv_keep_names(name, tmp_path, run_stub):
-    photo = write(tmp_path, {name: JPEG}) / name
+    photo = write_files(tmp_path, {name: JPEG}) / name
     line = json.loads(run_stub("read", photo, "--json").stdout)
     assert line["file"] == str(photo) and line["plates"][0]["text"] == "A001AA77"
     if "\udcff" in name:  # it is no text, which CSV must be

@@ -4,7 +4,7 @@ import hashlib
 import json
 import shutil
 
-from support import wait_until
+from support import wait_until, write_files
 
 from plates.serving.installation import Installation
 
@@ -64,9 +64,7 @@ def publish(folder, number, code=MODEL, nets=()):
     manifest = {"artifacts": hashes, "golden": [{"text": TEXT, "box": BOX}]}
     own = {"model.py": code, "golden.jpg": "photo", "exported.json": json.dumps(manifest)}
     files |= {f"plate_recognition/{number}/{name}": content for name, content in own.items()}
-    for name, content in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(content)
+    write_files(folder, {name: content.encode() for name, content in files.items()})
 
 
 def make_image(folder):

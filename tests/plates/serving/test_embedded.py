@@ -126,9 +126,8 @@ def test_a_server_is_healed_on_the_same_ports_until_that_is_hopeless(models, mon
         healer.start()
         ticked_until(healer, lambda: healer.status.state == "ready")
         addresses = (server.grpc_url, server.http_url, server.metrics_url)
-        for count, (name, number) in enumerate(
-            (("stub", signal.SIGKILL), ("server", signal.SIGKILL), ("server", signal.SIGSTOP)), 1
-        ):
+        faults = ("stub", signal.SIGKILL), ("server", signal.SIGKILL), ("server", signal.SIGSTOP)
+        for count, (name, number) in enumerate(faults, 1):
             before, key, prefix = family_of(server), server.http.key, server.shm_prefix
             os.kill(before[1 if name == "stub" else 0], number)
             ticked_until(healer, lambda count=count: restarts() == count)
