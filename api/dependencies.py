@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, cast
 
@@ -32,20 +31,17 @@ class Services:
     # Photos read for clients of Plate Recognizer, which ask how many.
     calls: int = 0
 
-    @asynccontextmanager
     async def received(
         self, context: RequestContext, form: UploadForm, parameters: F
-    ) -> AsyncGenerator[tuple[Upload, F]]:
+    ) -> tuple[Upload, F]:
         """Read a request's body, unless its photo could not be read in time anyway.
 
-        Yields the upload, whose share of the memory is taken until the context ends, and the
-        parameters of the address overridden by those of the form.
+        Returns the upload, and the parameters of the address overridden by those of the form.
         """
         self.reader.admission.refuse_if_full(context.deadline)
-        with self.upload_memory.share() as take:
-            upload = await read_upload(context, form, self.settings, take)
-            query = context.request.query_params.multi_items()
-            yield upload, merged(parameters, query, upload.fields)
+        upload = await read_upload(context, form, self.settings, context.take)
+        query = context.request.query_params.multi_items()
+        return upload, merged(parameters, query, upload.fields)
 
 
 # async, though nothing is awaited: FastAPI would send a plain function to a thread, which
@@ -74,7 +70,9 @@ async def _context(
     deadline = Deadline(request.state.started + min(timeout_s or limit_s, limit_s))
     context = RequestContext(request, deadline)
     try:
-        yield context
+        # Given back at once when the answer is sent: the client's next photo may be there already.
+        with services.upload_memory.share() as context.take:
+            yield context
     except asyncio.CancelledError:
         raise RecognizerUnavailable("The service is stopping. Try again shortly.") from None
     finally:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -29,6 +29,7 @@ class RequestContext:
     def __init__(self, request: Request, deadline: Deadline) -> None:
         self.request = request
         self.deadline = deadline
+        self.take: Callable[[int], None]  # counts memory that is held until the answer is sent
         self._disconnect: asyncio.Task[None] | None = None
 
     @property

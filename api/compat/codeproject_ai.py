@@ -98,9 +98,9 @@ async def read_plates(
     Also at `/v1/image/alpr`. Plates that can't be read, or not as surely as
     `min_confidence`, are left out. No plate is a success with an empty list.
     """
-    async with services.received(context, _FORM, parameters) as (upload, wanted):
-        min_confidence = fields_of(AlprFields, dict(upload.fields)).min_confidence
-        reading = await services.reader.read(upload.photo, context, wanted.countries)
+    upload, wanted = await services.received(context, _FORM, parameters)
+    min_confidence = fields_of(AlprFields, dict(upload.fields)).min_confidence
+    reading = await services.reader.read(upload.photo, context, wanted.countries)
     answer = answer_from(reading, wanted)
     sure = [plate for plate in answer.plates if plate.readable and plate.score >= min_confidence]
     predictions = [_prediction(plate, answer) for plate in sure]

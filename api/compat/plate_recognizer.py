@@ -228,17 +228,16 @@ async def read_plates(
     Also without the slash at the end. Plates that can't be read are left out, but
     for `{"mode": "redaction"}`. `upload_url` is refused: this service fetches nothing.
     """
-    async with services.received(context, _FORM, parameters) as (upload, wanted):
-        fields = ReaderFields.of(upload)
-        came = fields.timestamp or datetime.now(UTC)
-        countries = wanted.countries or fields.countries(services.settings.countries)
-        reading = await services.reader.read(upload.photo, context, countries)
+    upload, wanted = await services.received(context, _FORM, parameters)
+    fields = ReaderFields.of(upload)
+    came = fields.timestamp or datetime.now(UTC)
+    countries = wanted.countries or fields.countries(services.settings.countries)
+    reading = await services.reader.read(upload.photo, context, countries)
     services.calls += 1
     answer = answer_from(reading, wanted)
-    plates = [plate for plate in answer.plates if fields.wants(plate)]
     return PlateReaderAnswer(
         processing_time=round(reading.total_ms, 3),
-        results=[_result(plate, answer) for plate in plates],
+        results=[_result(plate, answer) for plate in answer.plates if fields.wants(plate)],
         filename=upload.photos[0].filename or "upload",
         version=1,
         camera_id=fields.camera_id,

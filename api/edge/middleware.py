@@ -6,6 +6,7 @@ import math
 import re
 import time
 import uuid
+from contextlib import suppress
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -19,6 +20,7 @@ log = logging.getLogger("plates.access")
 REQUEST_ID_HEADER = "X-Request-Id"
 # Clients make up methods; each would be a series of the metrics that stays for ever.
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+_PIECE_BYTES = 2**16
 # Nothing that could break a log line or a header.
 _ACCEPTED_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -66,6 +68,15 @@ class Edge:
                 until = started + min(self._longest_s, _asked_s(headers))
                 at_an_end = await body.discard(self._most_bytes, until)
                 _add_headers(scope, MutableHeaders(scope=message), request_id, at_an_end)
+            elif len(content := message.get("body", b"")) > _PIECE_BYTES:
+                # The server waits with each piece until the client has taken those before.
+                abort = scope["state"]["abort"]
+                timer = asyncio.get_running_loop().call_later(self._longest_s, abort)
+                for at in range(0, len(content), _PIECE_BYTES):
+                    piece = content[at : at + _PIECE_BYTES]
+                    await send({**message, "body": piece, "more_body": True})
+                timer.cancel()
+                message = {**message, "body": b""}
             await send(message)
 
         # A copy: the server leaves out the body of what it knows as HEAD.
@@ -120,12 +131,10 @@ class _Body:
         if self._at_an_end or self._is_held_back:
             return self._at_an_end
         most = self.received + most_bytes
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, until - time.monotonic())):
                 while not self._at_an_end and self.received <= most:
                     await self.receive()
-        except TimeoutError:
-            pass
         return self._at_an_end
 
 
@@ -136,11 +145,10 @@ def choose_request_id(offered: str) -> str:
 
 def _asked_s(headers: Headers) -> float:
     """The client's own limit; values that make no sense are refused elsewhere."""
-    try:
-        seconds = float(headers.get("x-request-timeout", "inf"))
-    except ValueError:
-        return math.inf
-    return seconds if seconds > 0 else math.inf
+    with suppress(ValueError):
+        if (seconds := float(headers.get("x-request-timeout", "inf"))) > 0:
+            return seconds
+    return math.inf
 
 
 def _add_headers(scope: Scope, answer: MutableHeaders, request_id: str, at_an_end: bool) -> None:

@@ -5,7 +5,7 @@
     not HTTP/1.1            400; so is a length given twice, in two ways (request smuggling)
     body in tiny chunks     400
     too many connections    429 with Retry-After; above twice as many closed
-    slow reader             closed
+    slow reader             closed; of a large answer drop by drop, by `Edge`
 
 Each answer is a problem document. Then the connection is read for a while before it is closed:
 closed while bytes come in it is reset, and the client would never see the answer.
@@ -118,6 +118,12 @@ class StrictConnection(h11.Connection):
                 raise h11.RemoteProtocolError("tiny chunks", error_status_hint=400)
         return event
 
+    def start_next_cycle(self) -> None:
+        """As h11's; the empty line that old clients send behind a body is no request."""
+        super().start_next_cycle()
+        if self.trailing_data[0].startswith(b"\r\n"):  # RFC 9112, 2.2
+            self._receive_buffer.maybe_extract_at_most(2)
+
 
 def _check_head(request: h11.Request) -> None:
     if len(request.target) > MAX_TARGET_BYTES:
@@ -139,7 +145,7 @@ class GatewayProtocol(H11Protocol):
     def __init__(self, config: GatewayConfig, **given: Any) -> None:
         super().__init__(config, **given)
         self.conn = StrictConnection(h11.SERVER, MAX_HEAD_BYTES)
-        self._limits = config
+        self._limits, self._settings = config, config.settings
         self._refused = False
         # Ends a head that takes too long, and later a connection that was refused.
         self._timer: asyncio.TimerHandle | None = None
@@ -148,11 +154,12 @@ class GatewayProtocol(H11Protocol):
         """Take the connection, or refuse its request where there are too many."""
         served = len(self.connections) - len(self._limits.surplus)
         super().connection_made(transport)
+        self.app_state = {**self.app_state, "abort": transport.abort}  # what `Edge` calls
         transport.get_extra_info("socket").setsockopt(
             socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(_STALLED_S * 1000)
         )
         self._start_timer()
-        if served < self._limits.settings.max_connections:
+        if served < self._settings.max_connections:
             return
         self._limits.metrics.connections_refused.labels(429).inc()
         self.app = self._limits.refuse
@@ -167,9 +174,8 @@ class GatewayProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Go on with the request, and limit how long its head takes."""
-        if self._refused:
-            return
-        super().data_received(data)
+        if not self._refused:
+            super().data_received(data)
         if self._refused:
             return
         # Between requests the head begins with its first byte; until then the connection
@@ -198,15 +204,13 @@ class GatewayProtocol(H11Protocol):
     def _count_as_surplus(self) -> bool:
         """Leave this connection's place to others; False if there are too many of those, too."""
         surplus = self._limits.surplus
-        if self not in surplus and len(surplus) >= self._limits.settings.max_connections:
+        if self not in surplus and len(surplus) >= self._settings.max_connections:
             return False
         surplus.add(self)
         return True
 
     def _start_timer(self) -> None:
-        self._timer = self.loop.call_later(
-            self._limits.settings.header_timeout_s, self._on_slow_head
-        )
+        self._timer = self.loop.call_later(self._settings.header_timeout_s, self._on_slow_head)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

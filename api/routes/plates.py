@@ -59,16 +59,15 @@ async def read_plates(
     PNG, WebP, HEIC, BMP, TIFF and GIF are read, up to 20 MB and 64 megapixels. No plates is
     an answer: an empty list.
     """
-    async with services.received(context, _FORM, parameters) as (upload, wanted):
-        reading = await services.reader.read(upload.photo, context, wanted.countries)
-        if not wanted.redact:
-            answer = answers.answer_from(reading, wanted)
-            # As it is: FastAPI would validate what was just built a second time.
-            return Response(answer.model_dump_json(), media_type="application/json")
-        limits, timeout_s = services.settings.limits, context.deadline.remaining_s
-        content, media_type = await context.cancel_on_disconnect(
-            redact(upload.photo, reading, limits, timeout_s)
-        )
+    upload, wanted = await services.received(context, _FORM, parameters)
+    reading = await services.reader.read(upload.photo, context, wanted.countries)
+    if not wanted.redact:
+        answer = answers.answer_from(reading, wanted)
+        # As it is: FastAPI would validate what was just built a second time.
+        return Response(answer.model_dump_json(), media_type="application/json")
+    work = redact(upload.photo, reading, services.settings.limits, context.deadline.remaining_s)
+    content, media_type = await context.cancel_on_disconnect(work)
+    context.take(len(content))
     headers = {"Content-Disposition": "inline", _COUNT_HEADER: str(len(reading.plates))}
     return Response(content, media_type=media_type, headers=headers)
 
@@ -94,36 +93,36 @@ async def read_batch(
     500, 502, 503 or 504, the problem, its `Retry-After`, and the `results` as a further member.
     """
     form = UploadForm(_BATCH_FIELDS, max_photos=services.settings.batch_max_files)
-    async with services.received(context, form, parameters) as (upload, wanted):
-        services.access.charge(context.request, len(upload.photos))
-        # One batch leaves half of the places to others.
-        places = asyncio.Semaphore(services.settings.batch_concurrency)
-        failed: list[tuple[Problem, dict[str, Any]]] = []  # with their documents
+    upload, wanted = await services.received(context, form, parameters)
+    services.access.charge(context.request, len(upload.photos))
+    # One batch leaves half of the places to others.
+    places = asyncio.Semaphore(services.settings.batch_concurrency)
+    failed: list[tuple[Problem, dict[str, Any]]] = []  # with their documents
 
-        async def read(photo: Part) -> answers.BatchItem:
-            try:
-                async with places:
-                    if photo.is_too_long:
-                        raise PhotoTooLarge(too_many_bytes_message(services.settings.limits))
-                    reading = await services.reader.read(photo.content, context, wanted.countries)
-            except Problem as problem:
-                document = document_of(problem, context.request_id, services.metrics)
-                failed.append((problem, document))
-                return answers.RefusedPhoto(
-                    filename=photo.filename or None,
-                    status=problem.status,
-                    problem=answers.ProblemDocument.model_validate(document),
-                )
-            answer = answers.answer_from(reading, wanted)
-            return answers.ReadPhoto(filename=photo.filename or None, answer=answer)
-
-        tasks = [asyncio.create_task(read(photo)) for photo in upload.photos]
+    async def read(photo: Part) -> answers.BatchItem:
         try:
-            # No task group: it raises exception groups, which no handler here takes.
-            answer = answers.BatchAnswer(results=await asyncio.gather(*tasks))
-        finally:
-            for task in tasks:
-                task.cancel()
+            async with places:
+                if photo.is_too_long:
+                    raise PhotoTooLarge(too_many_bytes_message(services.settings.limits))
+                reading = await services.reader.read(photo.content, context, wanted.countries)
+        except Problem as problem:
+            document = document_of(problem, context.request_id, services.metrics)
+            failed.append((problem, document))
+            return answers.RefusedPhoto(
+                filename=photo.filename or None,
+                status=problem.status,
+                problem=answers.ProblemDocument.model_validate(document),
+            )
+        answer = answers.answer_from(reading, wanted)
+        return answers.ReadPhoto(filename=photo.filename or None, answer=answer)
+
+    tasks = [asyncio.create_task(read(photo)) for photo in upload.photos]
+    try:
+        # No task group: it raises exception groups, which no handler here takes.
+        answer = answers.BatchAnswer(results=await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
     by_service = [pair for pair in failed if isinstance(pair[0], RecognizerProblem)]
     if len(by_service) < len(tasks):
         return answer

@@ -128,19 +128,19 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
             raise HTTPException(404, f"There is no camera {camera!r:.80}.")
         if cameras[camera].source is not None:
             raise HTTPException(409, f"The camera {camera!r} has a source of its own.")
-        async with services.received(context, _FORM, parameters) as (upload, wanted):
-            captured = wanted.captured.timestamp() if wanted.captured else None
+        upload, wanted = await services.received(context, _FORM, parameters)
+        captured = wanted.captured.timestamp() if wanted.captured else None
 
-            async def push() -> str:
-                async with turns[camera].place(context.deadline):
-                    return await run_in_threadpool(_push, folder, camera, upload.photo, captured)
+        async def push() -> str:
+            async with turns[camera].place(context.deadline):
+                return await run_in_threadpool(_push, folder, camera, upload.photo, captured)
 
-            try:
-                problem = await context.cancel_on_disconnect(push())
-            except OSError:
-                raise HTTPException(
-                    503, "The camera's process is away. Try again.", {"Retry-After": "2"}
-                ) from None
+        try:
+            problem = await context.cancel_on_disconnect(push())
+        except OSError:
+            raise HTTPException(
+                503, "The camera's process is away. Try again.", {"Retry-After": "2"}
+            ) from None
         if problem:
             slug, _, detail = problem.partition(": ")
             raise PHOTO_PROBLEMS[slug](detail)

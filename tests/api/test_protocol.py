@@ -98,7 +98,7 @@ def test_tiny_chunks(client, data, status):
     assert status_of(answer_to(client, data)) == status
 
 
-@pytest.mark.parametrize("first", [b"", ALIVE])
+@pytest.mark.parametrize("first", [b"", ALIVE, ALIVE + b"\r\n"])
 def test_a_trickling_head_does_not_extend_its_time_and_silence_gets_no_answer(fake, first):
     received = b""
     with (
@@ -154,6 +154,23 @@ def test_a_client_that_reads_nothing_is_dropped(fake, monkeypatch):
             while True:
                 connection.sendall(b"GET /openapi.json HTTP/1.1\r\n" + HOST + b"\r\n")
         assert client.get("/healthz").status_code == 200
+
+
+def test_an_answer_counts_as_memory_until_it_is_taken_and_must_be_soon(fake, monkeypatch):
+    """A blurred PNG may be a thousand times as large as the file that came."""
+
+    async def large(*_):
+        return bytes(12_000_000), "image/png"  # more than the kernel takes over
+
+    monkeypatch.setattr("api.routes.plates.redact", large)
+    limits = {"upload_memory_bytes": 20_000_000, "upload_timeout_s": 1}
+    with running_gateway(fake, **limits) as client, slow_reader(client) as connection:
+        head = UPLOAD.replace(b" HTTP", b"?redact=1 HTTP")
+        connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(PHOTO) + PHOTO)
+        assert connection.recv(12) == b"HTTP/1.1 200"
+        assert post_raw(client, PHOTO, redact="1").status_code == 429
+        assert post_raw(client, PHOTO).status_code == 200
+        wait_until(lambda: post_raw(client, PHOTO, redact="1").status_code == 200, HANG_S)
 
 
 LARGE = PHOTO + bytes(8_000_000)
