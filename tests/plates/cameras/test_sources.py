@@ -47,9 +47,7 @@ def write_video(path, seconds=2, fps=10, **metadata):
 class _Mjpeg(QuietHandler):
     """Sends pictures until the client leaves: moving ones, a few, or garbage.
 
-    "frozen" is always the same, but in the third connection it moves after a while.
-
-    "playlist" and "redirect" lead to another path.
+    "frozen" moves in the third connection; "playlist" and "redirect" lead to another path.
     """
 
     muted = False
