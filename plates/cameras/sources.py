@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import cast
+from urllib.parse import unquote
 
 import av
 import av.error
@@ -63,6 +64,11 @@ class SourceError(Exception):
 def redacted(text: str) -> str:
     """A text, such as an address, without the passwords of addresses in it."""
     return _PASSWORD.sub(r"\1\2***", text)
+
+
+def file_path(address: str) -> str:
+    """An address, or the path that a file:// URL names."""
+    return unquote(address[7:]) if address.startswith("file://") else address
 
 
 class FrameSource:
@@ -123,8 +129,9 @@ class Source(FrameSource):
         self, address: str, fps: float, hwaccel: str | None = None, crop: Crop = WHOLE
     ) -> None:
         super().__init__(crop)
-        self._address, self._step_s, self._hwaccel = address, 1 / fps, hwaccel
-        self._live = "://" in address or address.startswith("/dev/")
+        self._address, self._step_s, self._hwaccel = file_path(address), 1 / fps, hwaccel
+        self._is_device = re.match("/dev/(?!fd/|stdin$)", self._address) is not None
+        self._live = "://" in self._address or self._is_device
         self._picture, self._changed_at = b"", 0.0
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -137,17 +144,17 @@ class Source(FrameSource):
     def _run(self) -> None:
         pause_s = _FIRST_PAUSE_S
         while not self._over.is_set():
-            read_before = self.state.frames_read
+            read_before, problem_before = self.state.frames_read, self.state.problem
             try:
                 self._read()
                 self.state.status, self.state.problem = "ended", ""
             except Exception as error:  # Whatever it is: the camera is asked again.
                 self.state.status, self.state.problem = _explained(error)
-            if self.state.problem:
+            if self.state.problem != problem_before and self.state.problem:
                 log.warning("%s: %s", redacted(self._address), self.state.problem)
             if not self._live:
                 break
-            if self.state.frames_read > read_before:
+            if self.state.frames_read > read_before or self.state.status == "frozen":
                 pause_s = _FIRST_PAUSE_S
             self._over.wait(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
@@ -164,7 +171,7 @@ class Source(FrameSource):
         if over_http and ".m3u8" not in self._address:
             options |= {"format_whitelist": _HTTP_FORMATS, "max_redirects": "0"}
         options |= {"rtsp_transport": "tcp"} if self._address.startswith("rtsp") else {}
-        kind = "v4l2" if self._address.startswith("/dev/") else None
+        kind = "v4l2" if self._is_device else None
         hwaccel = HWAccel(self._hwaccel, allow_software_fallback=True) if self._hwaccel else None
         timeout, began = (_OPEN_S, _SILENT_S), time.monotonic()
         try:
@@ -188,6 +195,7 @@ class Source(FrameSource):
             stream.thread_type = "SLICE"
             clock = _CaptureClock(container, self._address, self._live)
             due_s, least_s = -math.inf, math.inf
+            began, frozen = time.monotonic(), False
             for frame in _decoded(container, stream):
                 if self._over.is_set():
                     return
@@ -203,10 +211,14 @@ class Source(FrameSource):
                 on_time = 0 <= position_s - due_s + self._step_s / 8 < self._step_s
                 due_s = self._step_s + (due_s if on_time else position_s)
                 image = cast(NDArray[np.uint8], frame.to_ndarray(format="bgr24"))
-                if self._live and self._has_frozen(image):
-                    raise SourceError(f"the picture has not changed for {_SILENT_S:g} s", "frozen")
-                upright = np.rot90(image, round(frame.rotation / 90))
-                self._hand_over(Frame(upright, captured, clock.source, position_s))
+                frozen = self._live and self._has_frozen(image)
+                if not frozen:
+                    upright = np.rot90(image, round(frame.rotation / 90))
+                    self._hand_over(Frame(upright, captured, clock.source, position_s))
+                elif time.monotonic() - began > _SILENT_S:  # Until then, it may change.
+                    break
+            if frozen:
+                raise SourceError(f"the picture has not changed for {_SILENT_S:g} s", "frozen")
 
     def _has_frozen(self, image: NDArray[np.uint8]) -> bool:
         """Whether the same picture has come for too long, over however many connections."""
@@ -305,8 +317,7 @@ def _explained(error: Exception) -> tuple[Status, str]:
     if isinstance(error, av.error.HTTPUnauthorizedError):
         return "failed", "it refuses the user name or the password"
     status = error.status if isinstance(error, SourceError) else "failed"
-    reason = getattr(error, "strerror", None) or str(error)
-    return status, redacted(reason)
+    return status, redacted(getattr(error, "strerror", None) or str(error))
 
 
 class MotionGate:

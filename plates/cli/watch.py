@@ -35,6 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     from plate_models.release import check_manifest
     from plates.cameras import watch
     from plates.cameras.lists import PlateList
+    from plates.cameras.sources import file_path
 
     lists = [PlateList(path.stem, path) for path in arguments.list]
     nets = load_nets(arguments)
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             outputs.append(stack.enter_context(watch.live_table()))
         if arguments.annotate:
-            files = [Path(source) for source in arguments.sources if os.path.exists(source)]
+            files = [Path(p) for p in map(file_path, arguments.sources) if os.path.exists(p)]
             for path in (arguments.annotate / f"{passes.camera}.mp4" for _, passes in cameras):
                 if path.exists() and any(map(path.samefile, files)):
                     raise CommandError(f"{path} would be replaced: give --annotate another folder")
