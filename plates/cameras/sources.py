@@ -150,11 +150,12 @@ class Source(FrameSource):
                 self.state.status, self.state.problem = "ended", ""
             except Exception as error:  # Whatever it is: the camera is asked again.
                 self.state.status, self.state.problem = _explained(error)
-            if self.state.problem != problem_before and self.state.problem:
+            worked = self.state.frames_read > read_before
+            if self.state.problem and (worked or self.state.problem != problem_before):
                 log.warning("%s: %s", redacted(self._address), self.state.problem)
             if not self._live:
                 break
-            if self.state.frames_read > read_before or self.state.status == "frozen":
+            if worked or self.state.status == "frozen":
                 pause_s = _FIRST_PAUSE_S
             self._over.wait(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
