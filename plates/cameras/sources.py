@@ -189,7 +189,7 @@ class Source(FrameSource):
     def _read(self) -> None:
         """Decode one connection until it ends."""
         with self._open() as container:
-            if not container.streams.video:
+            if not container.streams.video or container.format.name == "tty":  # text, drawn
                 raise SourceError("it has no video")
             stream = container.streams.video[0]
             # Threads that decode a frame each would hold back as many frames.
@@ -262,12 +262,13 @@ class _CaptureClock:
         self._container, self._live = container, live
         self.source: Clock = "arrival" if live else "file"
         self._offset = 0.0
-        if not live:  # When its first frame was taken: as the file says, else as old as the file.
+        if not live:  # When its first frame was taken. A file is as old as its last one.
             try:
                 created = container.metadata["creation_time"]
                 self._offset = datetime.fromisoformat(created).timestamp()
             except (KeyError, ValueError):
-                self._offset = Path(address).stat().st_mtime
+                duration_s = (container.duration or 0) / av.time_base
+                self._offset = Path(address).stat().st_mtime - duration_s
         self._time_s = 0.0
         self._first_s: float | None = None
 
