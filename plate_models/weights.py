@@ -263,9 +263,9 @@ def measured_with(folder: Path = WEIGHTS_DIR) -> dict[str, str]:
     nets = {name: folder / f"{name}.safetensors" for name in ("recognizer", "rectifier")}
     contract = read_file(nets["recognizer"]).contract
     names = contract.get("countries") or [contract.get("country", "ru")]
-    countries = [tomllib.loads((COUNTRIES / f"{name}.toml").read_text("utf-8")) for name in names]
+    files = [COUNTRIES / f"{name}.toml" for name in names]
     # Of the values: a comment in a country's file, or a line moved here, changes no score.
-    countries = [without_plates(tables) for tables in countries]
+    countries = [without_plates(tomllib.loads(file.read_text("utf-8-sig"))) for file in files]
     values: dict[str, Any] = {
         "country": [*countries, ABROAD] if len(names) > 1 else countries[0]
     } | {

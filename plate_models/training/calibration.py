@@ -31,7 +31,7 @@ from plate_models.engines.nets import Nets, bring_up_to_date, load_exported
 from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.recognition.calibration import LOGIT_LIMIT, NAME, UNCALIBRATED, Calibration, logit
 from plate_models.recognition.decoding import Reading
-from plate_models.recognition.grammar import country_of
+from plate_models.recognition.grammar import FormatError, country_of
 from plate_models.release import write_manifest
 from plate_models.training.synthetic.crops import CLUTTER, CropSample, CropStyle, render_crop
 from plate_models.training.synthetic.kinds import CALIBRATION_SHARES, kind_named
@@ -78,7 +78,7 @@ def calibrate(
 
     ``calibration.json``, readings and curves go to the folder; each set has so many crops. The
     shares are those of wrong texts that are accepted among the readable ones of home's formats, and
-    of all others. Weights that can't be used are a WeightsError.
+    of all others. A WeightsError: they can't be used; a FormatError: no plate of home is rendered.
     """
     sizes = [min(_BLOCK, crops - start) for start in range(0, crops, _BLOCK)]
     # Numbered, so that a crop does not depend on the number of processes; no seed of a training
@@ -90,6 +90,10 @@ def calibrate(
         shutil.copytree(weights, bare, ignore=shutil.ignore_patterns(NAME))
         write_manifest(bare)
         bring_up_to_date(bare, repository)
+        home = load_exported(repository).config.specs.recognizer.countries[0]
+        if home not in {country_of(kind) for kind, _ in CALIBRATION_SHARES}:
+            shares = "[formats.plate] with 'shares = { calibration = 1 }'"
+            raise FormatError(f"{home}.toml: no plates to render: give a format {shares}")
         found = map_ahead(partial(_read_block, repository=repository, seed=seed), workers, blocks)
         read = list(tqdm(found, "crops", len(blocks), unit="block", disable=None))
     halves = read[: len(sizes)], read[len(sizes) :]

@@ -7,6 +7,7 @@ in force.
 import argparse
 from pathlib import Path
 
+from plates.cli import stop_signals_raise
 from plates.cli.options import RELEASED_WEIGHTS, add_number, add_weights
 
 
@@ -34,7 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
     options = {name: getattr(arguments, name) for name in names}
     arguments.out.mkdir(parents=True, exist_ok=True)  # Not only after the work.
     check_manifest(weights)
-    print(*calibrate(weights, arguments.out, **options), sep="\n")
+    with stop_signals_raise():  # so that the temporary export is deleted
+        print(*calibrate(weights, arguments.out, **options), sep="\n")
     print(f"\nreport and pictures: {arguments.out}")
     if arguments.release:
         (weights / NAME).write_bytes((arguments.out / NAME).read_bytes())

@@ -49,7 +49,7 @@ def written(folder, source, old="", new=""):
 
 
 def test_a_small_country_needs_little(tmp_path):
-    country = read_country(written(tmp_path, SMALL))[1]
+    country = read_country(written(tmp_path, SMALL, SMALL, f"\ufeff{SMALL}"))[1]
     assert country.judge("LR12") == ("xx.cart", 1.0)
     assert country.judge("Z1/R") == ("xx.cart", 1.0)  # literals may be symbols of the language
     assert country.judge("LR13")[0] == country.judge("")[0] == "unknown"

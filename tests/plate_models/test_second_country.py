@@ -131,7 +131,7 @@ def test_photos_are_read_from_the_box_to_the_answer(modules, kind):
 SHORT = """
 [country]
 name = "yy"
-alphabet = "012LRZ"
+alphabet = "012LRZЖ"
 letters = "LR"
 
 [[formats]]
@@ -183,10 +183,12 @@ def test_a_plate_without_measured_places_is_short(tmp_path, monkeypatch):
         ("[200, 100]", "[200]", r"formats\[0\]\.sizes_mm\[0\]\[1\]: Field required"),
         ('"any.ttf"', "3", r"plate\.typefaces\[0\]: expected a valid string, found 3"),
         ("never", 'band = "right"\nnever', r"band: expected 'left', 'top' or 'none'"),
+        ("typefaces", "shares.training = inf\ntypefaces", r"training: .* a finite number"),
+        ('typefaces = ["any.ttf"]', "", r"\['Ж'\] need 'layouts', or 'typefaces' of them"),
         ("typefaces", "looseness = -1\ntypefaces", r"plate\.looseness: expected .* equal to 0"),
         ("typefaces", 'busy_regions = ["Q"]\ntypefaces', r"plate\.busy_regions: \['Q'\] are not"),
         ("sizes_mm = [[200, 100]]", "", "expected either 'layouts' or"),
-        (LOOKS, LAYOUT, r"yy\.toml: plate\.outlines: there are none of \['L', 'Z'\]"),
+        (LOOKS, LAYOUT, r"yy\.toml: plate\.outlines: there are none of \['L', 'Z', 'Ж'\]"),
         (LOOKS, LAYOUT.replace("[1, ", "["), r"plate: no layout has \[7\] characters"),
     ],
 )

@@ -83,7 +83,7 @@ def read_country(path: Path) -> tuple[Definition, Grammar]:
     A FormatError names the file, the format and the reason.
     """
     try:
-        definition = Definition.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        definition = Definition.model_validate(tomllib.loads(path.read_text(encoding="utf-8-sig")))
         return definition, _grammar_of(definition, path.stem)
     except ValidationError as error:
         raise FormatError(f"{path}: {first_problem(error).lstrip('.')}") from error

@@ -6,6 +6,7 @@ gives defaults. Lengths are in millimetres from the plate's left top corner, or 
 """
 
 import json
+import string
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -29,7 +30,9 @@ RGB: TypeAlias = tuple[float, float, float]
 Shares: TypeAlias = tuple[tuple[str, float], ...]
 Table = TypeVar("Table")
 _OUTLINED = "ru"  # the country whose file has outlines for all of them
-_Share = Annotated[float, Field(ge=0)]
+_Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+# What is drawn without measured places, by any typeface.
+_LATIN = {*string.digits, *string.ascii_uppercase}
 _Purpose = Literal["training", "calibration"]
 _Colour = Literal["white", "black", "red", "yellow", "green", "blue"]
 
@@ -233,6 +236,8 @@ def kinds_of(country: str) -> Mapping[str, PlateKind]:
             raise FormatError(f"{place}: expected either 'layouts' or the format's 'sizes_mm'")
         if strange := set(looks.busy_regions) - set(grammar.regions.values()):
             raise FormatError(f"{place}.busy_regions: {sorted(strange)} are not in [regions]")
+        if not looks.layouts + looks.typefaces and (own := set(grammar.alphabet) - _LATIN):
+            raise FormatError(f"{place}: {sorted(own)} need 'layouts', or 'typefaces' of them")
         drawn = {one.characters for one in looks.layouts}
         if drawn and (lengths := {*map(len, plate_format.places)} - drawn):
             raise FormatError(f"{place}: no layout has {sorted(lengths)} characters")

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import shutil
+import signal
+import tempfile
 from dataclasses import replace
 
 import cv2
@@ -43,8 +45,7 @@ def test_calibrates_weights_that_have_another_ones_calibration(tmp_path, capsys)
     others = Calibration(measured_with={"recognizer": "0" * 64})
     (weights / calibration.NAME).write_text(others.to_json())
     write_manifest(weights)
-    words = ["--weights", str(weights), "--out", str(out)]
-    words += ["--crops", "10", "--workers", "1", "--release", "--seed", "7"]
+    words = f"--weights {weights} --out {out} --crops 10 --workers 1 --release --seed 7".split()
     assert cli.main(["calibrate", *words]) == 0
     printed = capsys.readouterr().out
     assert "as read" in printed and "readable from" in printed
@@ -56,12 +57,24 @@ def test_calibrates_weights_that_have_another_ones_calibration(tmp_path, capsys)
     check_manifest(weights)
     for name in ("reliability", "risk_coverage"):
         assert cv2.imread(str(out / f"{name}.png")) is not None
-    measured = pd.read_csv(out / "measure.csv")
-    fit = pd.read_csv(out / "fit.csv")
+    fit, measured = (pd.read_csv(out / f"{name}.csv") for name in ("fit", "measure"))
     assert (kept["crops_fitted"], kept["measured"]["crops"]) == (len(fit), len(measured))
     # Clutter in which nothing is seen does not count.
     assert all(8 <= len(each) <= 10 for each in (fit, measured))
     assert not {*measured.text.dropna()} & {*fit.text.dropna()}
+
+
+def test_home_has_plates_to_calibrate_with(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(calibrating, "CALIBRATION_SHARES", (("sk.car", 1.0),))
+    assert cli.main(f"calibrate --crops 10 --out {tmp_path}".split()) == 1
+    assert "ru.toml: no plates to render: give a format [formats.plate]" in capsys.readouterr().err
+
+
+def test_a_stopped_calibration_leaves_no_temporary_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(calibrating, "bring_up_to_date", lambda *_: signal.raise_signal(15))
+    assert cli.main(["calibrate", "--out", str(tmp_path / "out")]) == 128 + signal.SIGTERM
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def readings_of(scores, right):
