@@ -6,7 +6,7 @@ import os
 import socket
 import struct
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from types import SimpleNamespace
 
 import av
@@ -14,6 +14,7 @@ import cv2
 import numpy as np
 import pytest
 from small_server import QuietHandler, SmallServer
+from support import write_files
 
 from plates.benchmarks.cameras import free_port, rtsp_server
 from plates.cameras import sources
@@ -22,6 +23,7 @@ from plates.cameras.sources import MotionGate, PushedFrames, Source, redacted
 
 START = 1_769_860_800.0
 SIZE_WH = (320, 240)
+AWAY = "No such file"
 
 
 def picture(number):
@@ -78,7 +80,7 @@ class _Mjpeg(QuietHandler):
             return
         self.send_header("Content-Type", "multipart/x-mixed-replace; boundary=frame")
         self.end_headers()
-        try:
+        with suppress(OSError):
             for number in range(10**4):
                 if name == "mute" and (number > 3 or _Mjpeg.muted):
                     _Mjpeg.muted = True
@@ -90,8 +92,6 @@ class _Mjpeg(QuietHandler):
                 head = f"--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {len(data)}\r\n\r\n"
                 self.wfile.write(head.encode() + data + b"\r\n")
                 time.sleep(0.2 if name == "slow" else 0.04)
-        except OSError:
-            pass
 
 
 @pytest.fixture(scope="module")
@@ -151,16 +151,10 @@ def test_frames_may_be_seconds_apart_and_raw_streams_have_times(tmp_path, name, 
 
 @pytest.mark.parametrize(
     ("name", "problem"),
-    [
-        ("none.mp4", "No such file"),
-        ("bad", "Invalid"),
-        ("bad.txt", "it has no video"),
-        ("/dev/fd/99", "No such file"),
-    ],
+    [("none.mp4", AWAY), ("/dev/fd/99", AWAY), ("bad", "Invalid"), ("bad.txt", "it has no video")],
 )
 def test_files_that_cant_be_read_are_named(tmp_path, caplog, name, problem):
-    for name_of_text in ("bad", "bad.txt"):
-        (tmp_path / name_of_text).write_bytes(b"no video at all" * 100)
+    write_files(tmp_path, dict.fromkeys(("bad", "bad.txt"), b"no video at all" * 100))
     with opened(tmp_path / name) as (source, frames):
         assert not any(frames)
     assert source.state.status == "failed" and problem in source.state.problem
