@@ -153,7 +153,7 @@ class Settings(BaseSettings):
     """Memory that all photos in the gateway may take together, copies included; further ones
     are answered with 429. A photo counts once while it comes in and five times once it is
     complete, because its tensor and its gRPC message are copies; base64 counts four times while
-    it comes in, a blurred photo once until it is sent. Those of a batch may have a fifth of it."""
+    it comes in, a blurred photo once until it is sent. One batch may have a fifth of it."""
 
     upload_timeout_s: Positive = 30.0
     """Seconds that a photo may take to come in, also a refused one, or an answer to go out."""

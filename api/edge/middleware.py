@@ -39,7 +39,8 @@ class Edge:
 
     `scope["state"]` gets `request_id` and `started`, the moment of the request's head on the
     clock of `time.monotonic`; `plates` and `refusal`, where a route sets them, are in the log's
-    line. HEAD is answered as GET is; the server leaves out the body.
+    line. HEAD is answered as GET is; the server leaves out the body. Its `abort` ends the
+    connection of a client that takes too long for a message of an answer.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
@@ -48,6 +49,7 @@ class Edge:
         # What is read of a body that is refused: as much as of one that is not.
         self._most_bytes = max(settings.batch_max_bytes, 2 * settings.max_bytes)
         self._longest_s = min(settings.upload_timeout_s, settings.request_timeout_s)
+        self._send_s = settings.upload_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI event loop's scope."""
@@ -68,16 +70,17 @@ class Edge:
                 until = started + min(self._longest_s, _asked_s(headers))
                 at_an_end = await body.discard(self._most_bytes, until)
                 _add_headers(scope, MutableHeaders(scope=message), request_id, at_an_end)
-            elif len(content := message.get("body", b"")) > _PIECE_BYTES:
-                # The server waits with each piece until the client has taken those before.
-                abort = scope["state"]["abort"]
-                timer = asyncio.get_running_loop().call_later(self._longest_s, abort)
-                for at in range(0, len(content), _PIECE_BYTES):
+            # The server waits with each piece until the client has taken those before.
+            content = message.get("body", b"")
+            last = max(0, len(content) - 1) // _PIECE_BYTES * _PIECE_BYTES
+            timer = asyncio.get_running_loop().call_later(self._send_s, scope["state"]["abort"])
+            try:
+                for at in range(0, last, _PIECE_BYTES):
                     piece = content[at : at + _PIECE_BYTES]
                     await send({**message, "body": piece, "more_body": True})
+                await send({**message, "body": content[last:]} if last else message)
+            finally:
                 timer.cancel()
-                message = {**message, "body": b""}
-            await send(message)
 
         # A copy: the server leaves out the body of what it knows as HEAD.
         inner = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope

@@ -46,7 +46,7 @@ MIN_MEAN_CHUNK_BYTES = 64
 _SHUTDOWN_S = 2
 # How long a refused connection is read on.
 _LINGER_S = 5.0
-# The answers are small: a client that takes nothing of one for so long is not reading.
+# A client that takes nothing of an answer for so long is not reading.
 _STALLED_S = 30.0
 
 _DETAILS = {

@@ -13,7 +13,7 @@ from api.errors import PhotoTooLarge, Problem, RecognizerProblem, problem_json
 from api.parameters import PlateFilter, PlatesParameters
 from api.redaction import redact
 from api.uploads.multipart import Part
-from api.uploads.receiving import UploadForm
+from api.uploads.receiving import COPIES_AT_TRITON, UploadForm
 from plate_models.images import too_many_bytes_message
 
 router = APIRouter(tags=["plates"])
@@ -67,7 +67,7 @@ async def read_plates(
         return Response(answer.model_dump_json(), media_type="application/json")
     work = redact(upload.photo, reading, services.settings.limits, context.deadline.remaining_s)
     content, media_type = await context.cancel_on_disconnect(work)
-    context.take(len(content))
+    context.take(len(content) - (1 + COPIES_AT_TRITON) * len(upload.photo))
     headers = {"Content-Disposition": "inline", _COUNT_HEADER: str(len(reading.plates))}
     return Response(content, media_type=media_type, headers=headers)
 

@@ -78,7 +78,8 @@ def calibrate(
 
     ``calibration.json``, readings and curves go to the folder; each set has so many crops. The
     shares are those of wrong texts that are accepted among the readable ones of home's formats, and
-    of all others. A WeightsError: they can't be used; a FormatError: no plate of home is rendered.
+    of all others. A WeightsError or ExportError: they can't be used; a FormatError: no plate of
+    home is rendered.
     """
     sizes = [min(_BLOCK, crops - start) for start in range(0, crops, _BLOCK)]
     # Numbered, so that a crop does not depend on the number of processes; no seed of a training

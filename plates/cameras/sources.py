@@ -68,7 +68,8 @@ def redacted(text: str) -> str:
 
 def file_path(address: str) -> str:
     """An address, or the path that a file:// URL names."""
-    return unquote(address[7:]) if address.startswith("file://") else address
+    path = address.removeprefix("file://localhost").removeprefix("file://")
+    return address if path == address else unquote(path)
 
 
 class FrameSource:
@@ -132,7 +133,7 @@ class Source(FrameSource):
         self._address, self._step_s, self._hwaccel = file_path(address), 1 / fps, hwaccel
         self._is_device = re.match("/dev/(?!fd/|stdin$)", self._address) is not None
         self._live = "://" in self._address or self._is_device
-        self._picture, self._changed_at = b"", 0.0
+        self._picture, self._changed_at, self._worked = b"", 0.0, False
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -144,18 +145,17 @@ class Source(FrameSource):
     def _run(self) -> None:
         pause_s = _FIRST_PAUSE_S
         while not self._over.is_set():
-            read_before, problem_before = self.state.frames_read, self.state.problem
+            self._worked, problem_before = False, self.state.problem
             try:
                 self._read()
                 self.state.status, self.state.problem = "ended", ""
             except Exception as error:  # Whatever it is: the camera is asked again.
                 self.state.status, self.state.problem = _explained(error)
-            worked = self.state.frames_read > read_before
-            if self.state.problem and (worked or self.state.problem != problem_before):
+            if self.state.problem and (self._worked or self.state.problem != problem_before):
                 log.warning("%s: %s", redacted(self._address), self.state.problem)
             if not self._live:
                 break
-            if worked or self.state.status == "frozen":
+            if self._worked or self.state.status == "frozen":
                 pause_s = _FIRST_PAUSE_S
             self._over.wait(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
@@ -229,7 +229,7 @@ class Source(FrameSource):
         return now - self._changed_at > _SILENT_S
 
     def _hand_over(self, frame: Frame) -> None:
-        self.state.status, self.state.problem = "live", ""
+        self.state.status, self.state.problem, self._worked = "live", "", True
         with self._changed:
             if not self._live:
                 self._changed.wait_for(lambda: self._newest is None or self._over.is_set())

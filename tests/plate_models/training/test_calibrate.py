@@ -4,7 +4,6 @@ import hashlib
 import json
 import shutil
 import signal
-import tempfile
 from dataclasses import replace
 
 import cv2
@@ -71,7 +70,7 @@ def test_home_has_plates_to_calibrate_with(tmp_path, monkeypatch, capsys):
 
 
 def test_a_stopped_calibration_leaves_no_temporary_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(calibrating, "bring_up_to_date", lambda *_: signal.raise_signal(15))
     assert cli.main(["calibrate", "--out", str(tmp_path / "out")]) == 128 + signal.SIGTERM
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

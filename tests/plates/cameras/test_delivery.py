@@ -297,8 +297,7 @@ def test_home_assistant_finds_the_sensors_and_sees_plates(store, broker, caplog)
                 plates |= {text for topic, text in broker.messages(3)[0] if topic[-5:] == "plate"}
             assert not plates & {"LATE", "WAITED", "ENDED"}
             built["home"].__self__._client.socket().shutdown(socket.SHUT_RDWR)  # as if killed
-            will = ("plates/home/availability", "offline")
-            wait_until(lambda: will in broker.messages(2)[0])
+            wait_until(lambda: ("plates/home/availability", "offline") in broker.messages(2)[0])
     assert json.loads(retained["homeassistant/sensor/plates_gate-1/config"]) == {
         "name": "Licence plate",
         "unique_id": "plates_gate-1",
