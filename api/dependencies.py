@@ -39,7 +39,7 @@ class Services:
         Returns the upload, and the parameters of the address overridden by those of the form.
         """
         self.reader.admission.refuse_if_full(context.deadline)
-        upload = await read_upload(context, form, self.settings, context.take)
+        upload = await read_upload(context, form, self.settings)
         query = context.request.query_params.multi_items()
         return upload, merged(parameters, query, upload.fields)
 

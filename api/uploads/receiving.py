@@ -104,9 +104,7 @@ class UploadMemory:
             self.used -= taken
 
 
-async def read_upload(
-    context: RequestContext, form: UploadForm, settings: Settings, take: Take
-) -> Upload:
+async def read_upload(context: RequestContext, form: UploadForm, settings: Settings) -> Upload:
     """Read the photos from the body: a form, or the file itself.
 
     Never holds more than the limit in memory, even if Content-Length is wrong, and writes
@@ -114,7 +112,7 @@ async def read_upload(
     Raises `Problem`, or `ClientDisconnect` if the client is gone.
     """
     timeout_s = min(settings.upload_timeout_s, context.deadline.remaining_s)
-    reader = _BodyReader(context.request, form, settings, take)
+    reader = _BodyReader(context.request, form, settings, context.take)
     try:
         async with asyncio.timeout(timeout_s):
             upload = await reader.read()
@@ -125,7 +123,7 @@ async def read_upload(
         reader.clear()
     sizes = [len(photo.content) for photo in upload.photos]
     at_once = 1 if form.max_photos == 1 else settings.batch_concurrency
-    take(sum(sizes) + COPIES_AT_TRITON * sum(heapq.nlargest(at_once, sizes)))
+    context.take(sum(sizes) + COPIES_AT_TRITON * sum(heapq.nlargest(at_once, sizes)))
     return upload
 
 

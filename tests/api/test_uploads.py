@@ -155,17 +155,17 @@ def test_no_form_holds_more_than_is_counted(name):
         return {"type": "http.request", "body": chunks.pop(0), "more_body": bool(chunks)}
 
     async def read():
-        memory, form_of_text = UploadMemory(2**40), UploadForm(("upload",), text=True)
+        memory, deadline = UploadMemory(2**40), SimpleNamespace(remaining_s=60)
         headers = [(b"content-type", content_type.encode())]
         request = Request({"type": "http", "method": "POST", "headers": headers}, receive)
-        context = SimpleNamespace(request=request, deadline=SimpleNamespace(remaining_s=60))
         with memory.share() as take:
 
             def note(count):
                 take(count)
                 counted.append(memory.used)
 
-            upload = await read_upload(context, form_of_text, Settings(), note)
+            context = SimpleNamespace(request=request, deadline=deadline, take=note)
+            upload = await read_upload(context, UploadForm(("upload",), text=True), Settings())
             assert memory.used == 5 * len(upload.photo) == 5 * len(PIXELS)
         assert memory.used == 0
 
