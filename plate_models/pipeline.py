@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from plate_models import detection, rectification
 from plate_models.detection import Box, Detect, Found
 from plate_models.formats import grammar_of
+from plate_models.motion import blur_of
 from plate_models.pixels import Floats, Lines, join, resample, to_host
 from plate_models.recognition import ctc
 from plate_models.recognition.appearance import aspects_of, evidence_of, is_colourless
@@ -50,6 +51,10 @@ _DOUBTFUL_BOX = 0.5
 _FRAME_BOX = 0.25
 # A plate whose score lies between is read from shifted crops, too: below, nothing is won.
 _HOPELESS, _SURE = 0.1, 0.9
+# A plate in doubt that is so much less sharp along one way than across it moved. How far, in shares
+# of its width, is tried, then how much askew; a text that is so sure then is taken.
+_DOUBT, _MOVED, _SURE_MOVED = 0.75, 0.6, 0.8
+_LENGTHS, _TURNS = np.arange(0.03, 0.16, 0.008), np.exp(1j * np.radians((-14, -7, 7, 14)))
 _SHIFTS = ((0.03, 0.0), (-0.03, 0.0), (0.0, 0.06), (0.0, -0.06))  # of a box's width and height
 
 Point = tuple[float, float]
@@ -172,6 +177,10 @@ def _read_found(
     readings = choose_readings(predictions, config)
     if config.still:
         _look_again(read, predictions, readings, rows.tolist(), config)
+        sure = rows[[reading.score > _DOUBT for reading in readings]]
+        for row in np.flatnonzero((scores >= _SURE_BOX) & ~np.isin(rows, sure)).tolist():
+            if len(readings[row].best) in LENGTHS:
+                _undo_motion(read, predictions, readings, row, config)
     # A short plate that can't be read yet is read once more, without words around low characters.
     # None of the weights' first country is such a plate: those were learnt as they are.
     read_already = rows[np.array([each.readable for each in readings])]
@@ -252,6 +261,29 @@ def _look_again(
         readings[row] = reading
 
 
+def _undo_motion(
+    read: Read, seen: Predictions, readings: list[Reading], row: int, config: PipelineConfig
+) -> None:
+    """If a plate is blurred one way, read it without that blur; what is surer replaces the rest."""
+    way, sharpness = blur_of(seen.crops[row], seen.quads[row])
+    if sharpness >= _MOVED:
+        return
+    hull = rectification.hulls_of(seen.quads[[row]])
+    way *= hull[0, 2] - hull[0, 0]
+    for tries in (_LENGTHS, _TURNS):
+        ways = way * tries
+        motions = np.stack((ways.real, ways.imag), axis=1).astype(np.float32)
+        lines = np.full(len(ways), seen.lines[row])
+        views = read(hull.repeat(len(ways), axis=0), lines, motions=motions)
+        found = choose_readings(views, config)
+        best = max(range(len(found)), key=lambda view: found[view].score)
+        way = ways[best]
+        if found[best].readable and found[best].score > max(readings[row].score, _SURE_MOVED):
+            readings[row] = found[best]
+            seen.quads[row], seen.crops[row] = views.quads[best], views.crops[best]
+            seen.log_probs[row] = views.log_probs[best]
+
+
 def _without_parts(plates: list[Plate]) -> list[Plate]:
     """Drop what lies inside a larger readable plate, such as its region found once more."""
     boxes = [plate.box for plate in plates]
@@ -289,14 +321,16 @@ def read_regions(
     recognize: Recognize,
     config: PipelineConfig = DEFAULT_CONFIG,
     span: tuple[float, float] | None = None,
+    motions: Floats | None = None,
 ) -> Predictions:
     """Crop, rectify and recognize the plates in N >= 1 given boxes of a photo.
 
     The boxes are (N, 4) float x0, y0, x1, y1 in its pixels, the lines (N,) int64 lines of text on
-    each plate; a span (from, to) is what is read of one line's height. The rest: see `read_plates`.
+    each plate; a span (from, to) is what is read of one line's height; for the motions see
+    `rectification.straighten`. The rest: see `read_plates`.
     """
     spec = config.specs.rectifier
-    found = rectification.straighten(image, boxes, lines, rectify, spec)
+    found = rectification.straighten(image, boxes, lines, rectify, spec, motions)
     counts, read = lines.tolist(), []
     for row, count in enumerate(counts):
         if count == 1 and not span:

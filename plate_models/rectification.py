@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plate_models.detection import check_image
+from plate_models.motion import without_motion
 from plate_models.pixels import Floats, Lines, crop, join, lift_contrast, resample, to_host
 from plate_models.spec import RECTIFIER, RectifierSpec
 
@@ -34,18 +35,27 @@ class Rectified:
 
 
 def straighten(
-    image: Any, boxes: Floats, lines: Lines, rectify: Rectify, spec: RectifierSpec = RECTIFIER
+    image: Any,
+    boxes: Floats,
+    lines: Lines,
+    rectify: Rectify,
+    spec: RectifierSpec = RECTIFIER,
+    motions: Floats | None = None,
 ) -> Rectified:
     """Crop plates and straighten them; one that its box cut is cropped anew, once.
 
     The image is (H, W, 3) uint8 RGB on any device, an array or a tensor; on the host are (N, 4)
-    float boxes x0, y0, x1, y1 in its pixels, N >= 1, and (N,) int64 lines of text on each plate.
+    float boxes x0, y0, x1, y1 in its pixels, N >= 1, (N,) int64 lines of text on each plate, and
+    (N, 2) ways x, y that they moved in its pixels, of which the blur is taken from their crops.
     """
-    found = _straighten_once(image, boxes, lines, rectify, spec)
+    if motions is None:
+        motions = np.zeros((len(boxes), 2), np.float32)
+    found = _straighten_once(image, boxes, lines, rectify, spec, motions)
     reach = np.abs(corners_in_crop(found.theta)).max(axis=(1, 2))
     cut = np.flatnonzero(reach > spec.look_again_from)
     if len(cut):
-        again = _straighten_once(image, hulls_of(found.quads)[cut], lines[cut], rectify, spec)
+        hulls = hulls_of(found.quads)[cut]
+        again = _straighten_once(image, hulls, lines[cut], rectify, spec, motions[cut])
         for place, row in enumerate(cut.tolist()):
             for name in ("crops", "plates", "theta", "quads"):
                 getattr(found, name)[row] = getattr(again, name)[place]
@@ -53,9 +63,13 @@ def straighten(
 
 
 def _straighten_once(
-    image: Any, boxes: Floats, lines: Lines, rectify: Rectify, spec: RectifierSpec
+    image: Any, boxes: Floats, lines: Lines, rectify: Rectify, spec: RectifierSpec, motions: Floats
 ) -> Rectified:
-    crops = (lift_contrast(crop_boxes(image, boxes, lines, spec)) - spec.mean) / spec.std
+    crops = crop_boxes(image, boxes, lines, spec)
+    if motions.any():
+        first, last = np.split(widen_boxes(boxes, lines, spec), 2, axis=1)
+        crops = without_motion(crops, motions * spec.crop_hw[::-1] / (last - first))
+    crops = (lift_contrast(crops) - spec.mean) / spec.std
     plates, thetas = zip(*map(rectify, parts_of(crops, spec.max_batch_size)), strict=True)
     theta = np.concatenate([to_host(each) for each in thetas])
     return Rectified(crops, join(plates), theta, quads_from_theta(theta, boxes, lines, spec))

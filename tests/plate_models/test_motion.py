@@ -1,0 +1,85 @@
+"""Blur of motion: its direction is seen, it is taken back, and plates that moved are read."""
+
+import cv2
+import numpy as np
+import pytest
+import torch
+
+from plate_models import rectification
+from plate_models.engines.nets import load_nets
+from plate_models.motion import blur_of, without_motion
+from plate_models.pixels import crop, to_host
+from plate_models.recognition import ctc
+from plate_models.release import REPOSITORY
+
+
+def sample(name):
+    file = REPOSITORY.parent / "tests" / "samples" / name
+    return cv2.imread(str(file), cv2.IMREAD_COLOR_RGB)
+
+
+def moved(image, x, y):
+    """Blur a picture as a straight motion by (x, y) pixels does."""
+    size = image.shape[1::-1]
+    shifts = (np.array([[1, 0, x * part], [0, 1, y * part]]) for part in np.linspace(-0.5, 0.5, 31))
+    seen = [cv2.warpAffine(image * 1.0, by, size, borderMode=cv2.BORDER_REFLECT) for by in shifts]
+    return np.mean(seen, axis=0).round().astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("name", "way", "texts"),
+    [
+        ("two_at_night.jpg", (14, 0), {"H781CC105", "B294XX164"}),
+        ("square_plates.jpg", (0, 9), {"A110AM77", "A432BO07"}),
+        ("portrait.jpg", (11, -3), {"T810BA790", "K343ME74"}),
+    ],
+)
+def test_plates_that_moved_are_read(name, way, texts):
+    nets, photo = load_nets(), moved(sample(name), *way)
+    plates, alphabet = nets.read(photo), nets.config.specs.recognizer.alphabet
+    assert {plate.reading.text for plate in plates} == texts
+    assert {ctc.greedy_decode(plate.log_probs, alphabet) for plate in plates} == texts
+    # In a camera's frames they wait for others.
+    assert {plate.reading.text for plate in nets.read(photo, still=False)} != texts
+
+
+@pytest.mark.parametrize("place", [np.asarray, torch.from_numpy])
+@pytest.mark.parametrize("way", [(9, 0), (0, -6), (6, 5)])
+def test_a_crop_is_sharp_again(place, way):
+    photo, box = sample("two_by_day.jpg"), (280.0, 490.0, 460.0, 550.0)
+    sharp, blurred = (crop(place(each), box, (64, 160)) for each in (photo, moved(photo, *way)))
+    in_crop = np.array([way], np.float32) * (160 / 180, 64 / 60)
+    again, middle = without_motion(blurred, in_crop), np.s_[:, :, 16:-16, 30:-30]
+    left, before = (to_host(abs(each - sharp))[middle].mean() for each in (again, blurred))
+    assert left < 0.6 * before
+
+
+@pytest.mark.parametrize("degrees", [0, 40, 90, 130])
+def test_the_way_is_seen_wherever_a_plate_hangs(degrees):
+    radians = np.radians(degrees)
+    dice = np.random.default_rng(0).integers(0, 256, (300, 300, 3), np.uint8)
+    photo = moved(cv2.GaussianBlur(dice, (0, 0), 1.5), 12 * np.cos(radians), 12 * np.sin(radians))
+    quad = np.array([[60, 100], [220, 130], [235, 170], [75, 140]], np.float32)
+    corners = np.array([[0, 0], [188, 0], [188, 48], [0, 48]], np.float32)
+    plate = cv2.warpPerspective(photo, cv2.getPerspectiveTransform(quad, corners), (188, 48))
+    way, sharpness = blur_of(plate, quad)
+    off = np.degrees(np.angle(way)) - degrees
+    assert abs((off + 90) % 180 - 90) < 8 and abs(abs(way) - 1) < 1e-6 and sharpness < 0.5
+    still = cv2.warpPerspective(dice, cv2.getPerspectiveTransform(quad, corners), (188, 48))
+    assert 0.5 < blur_of(still, quad)[1] <= 1
+
+
+def test_a_moved_plate_that_its_box_cut_is_cropped_anew_with_its_own_way(monkeypatch):
+    asked, straight = [], np.array([[0.8, 0, 0], [0, 0.8, 0]], np.float32)
+    monkeypatch.setattr(rectification, "without_motion", lambda *a: asked.append(a[1]) or a[0])
+
+    def rectify(crops):  # The last plate reaches its crop's edges at first.
+        theta = np.stack([straight] * len(crops)) / np.linspace(1, 0.8, len(crops))[:, None, None]
+        return crops[:, :, :24, :94], theta.astype(np.float32)
+
+    boxes = np.array([[20, 20, 180, 84], [20, 120, 180, 184]], np.float32)
+    photo, ways = np.zeros((300, 300, 3), np.uint8), np.array([[9, 0], [0, 6]], np.float32)
+    rectification.straighten(photo, boxes, np.array([1, 1]), rectify, motions=ways)
+    first, again = asked
+    assert np.allclose(first, [[9 / 1.3, 0], [0, 6 / 1.5]])  # in crops, which have a margin
+    assert again.shape == (1, 2) and again[0, 0] == 0 < again[0, 1] < first[1, 1]
