@@ -189,14 +189,18 @@ def _matches(grammar: Grammar, text: str) -> tuple[Match, ...]:
     found = []
     for plate_format in _formats_of(grammar, text.translate(_TO_SHAPE)):
         fits = (pattern.fullmatch(text) for pattern in plate_format.patterns)
-        match = next((match for match in fits if match), None)
-        if match:
-            groups = match.groupdict()
+        ways = [match.groupdict() for match in fits if match]
+        if ways:  # One from a listed region, if there is one.
+            groups = min(
+                ways, key=lambda way: (way.get("region") or "") not in plate_format.regions
+            )
             code = groups.get("region") or ""
             name = plate_format.regions.get(code)
             weight = _UNLISTED_REGION if code and plate_format.regions and not name else 1.0
             weight *= _RARE_LETTER if set(text) & set(plate_format.rare_letters) else 1.0
             weight *= _COMMON_LETTER ** sum(map(text.count, plate_format.common_letters))
+            # Of the whole country: where its districts' codes end is not in the text.
+            code = "" if name == plate_format.regions.get("") else code
             region = Region(code, name) if name else None
             cut = len(text) - len(groups.get("second") or "")
             rows = tuple(filter(None, (text[:cut], text[cut:])))

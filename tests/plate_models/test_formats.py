@@ -69,7 +69,8 @@ ABROAD = [
     ("1AB2345", 1, "cz.car", "A", "Prague"),
     ("5U23456", 2, "cz.car.square", "U", "Ústí nad Labem Region"),
     ("WE12345", 1, "pl.car", "WE", "Masovian"),
-    ("MXY123", 1, "de.car", "", "Germany"),
+    ("WOT12CA", 1, "pl.car.county", "WOT", "Masovian"),
+    ("IKAB12", 1, "de.car", "", "Germany"),
     ("ABC1D23", 1, "br.car", "", "Brazil"),
     ("ABC1234", 1, "br.car.old", "", "Brazil"),
     ("123ABC02", 1, "kz.car", "02", "Almaty"),
@@ -102,6 +103,15 @@ def test_polish_serials_have_none_of_the_letters_that_look_like_digits():
     names = [poland.judge(text)[0] for text in ("WOT12CA", "WOT12CB", "SO260CA", "SO260CZ")]
     assert names == ["pl.car.county", "unknown", "pl.car", "unknown"]
     assert poland.respellings("WOT12CB") == ("WOT12C8",)
+
+
+def test_german_texts_begin_with_a_listed_district_where_they_can_be_understood_so():
+    germany = grammar_of("de")
+    # IK and AB, or I and KAB, or IKA and B: only IK is listed.
+    listed, unlisted = (germany.judge(text)[1] for text in ("IKAB12", "KSJXD18"))
+    assert listed > 10 * unlisted
+    names = [germany.judge(text)[0] for text in ("MA123", "MXY123", "BIRAB123", "BIRAB1234")]
+    assert names == ["unknown", "de.car", "de.car", "unknown"]
 
 
 def test_proportions_and_a_band_tell_formats_of_one_shape_apart():

@@ -6,7 +6,7 @@
 import re
 import string
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
@@ -56,6 +56,7 @@ class FormatTable(_Table):
     never: list[_Text] = []
     region: list[_Text] = []
     region_listed: bool = True
+    lengths: Annotated[tuple[int, int], Field(strict=False)] = (1, 99)
     native: dict[_Char, _Char] = {}
     sizes_mm: list[_Size] = []  # of the country, as the band
     band: _Band = "none"
@@ -169,7 +170,8 @@ def _format(table: FormatTable, country: _Country, regions: Mapping[str, str]) -
     table.native = country.native | table.native
     _check_letters(place, table, country.alphabet)
     try:
-        compiled = [_compile(pattern, table, country.alphabet) for pattern in table.patterns]
+        codes = regions if table.region_listed else ()
+        compiled = [_compile(each, table, country.alphabet, codes) for each in table.patterns]
         _check_together(compiled, table, country.alphabet, regions)
     except FormatError as error:
         raise FormatError(f"{place}: {error}") from error
@@ -199,7 +201,7 @@ class _Pattern:
     places: list[tuple[str, ...]]  # for each spelling of R, the usual characters of each place
 
 
-def _compile(pattern: str, table: FormatTable, alphabet: str) -> _Pattern:
+def _compile(pattern: str, table: FormatTable, alphabet: str, codes: Iterable[str]) -> _Pattern:
     symbols = symbols_of(pattern, alphabet)
     if not symbols or symbols.count("/") > 1 or "/" in (symbols[0], symbols[-1]):
         raise FormatError(f"pattern {pattern!r}: expected 1 or 2 rows, none of them empty")
@@ -209,13 +211,19 @@ def _compile(pattern: str, table: FormatTable, alphabet: str) -> _Pattern:
     digits = "".join(char for char in alphabet if char in string.digits)
     any_letter = "".join(char for char in alphabet if char not in digits)
     usual = {"L": [table.letters], "A": [any_letter], "#": [digits], "/": []}
-    places = []
+    places: list[tuple[str, ...]] = []
+    shortest, longest = table.lengths
     for region in regions:
         usual["R"] = [{"#": digits, "L": any_letter}.get(char, char) for char in region]
-        places.append(tuple(chain(*(usual.get(symbol, [symbol[-1]]) for symbol in symbols))))
-    if not all(chain(*places)):
-        raise FormatError(f"pattern {pattern!r} matches nothing: a symbol stands for no character")
-    spelled = "|".join(_spelled(region, digits, re.escape(any_letter)) for region in regions)
+        place = tuple(chain(*(usual.get(symbol, [symbol[-1]]) for symbol in symbols)))
+        places += [place] * (shortest <= len(place) <= longest)
+    if not places or not all(chain(*places)):
+        reason = "a symbol stands for no character, or 'lengths' rule it out"
+        raise FormatError(f"pattern {pattern!r} matches nothing: {reason}")
+    # A listed code, if there is a way to understand a text with one.
+    listed = [code for code in codes if any(fits(region, code) for region in regions)]
+    others = [_spelled(region, digits, re.escape(any_letter)) for region in regions]
+    spelled = "|".join(listed + others)
     expressions = {
         "L": f"[{re.escape(table.letters + table.rare_letters)}]",
         "A": f"[{re.escape(any_letter)}]",
@@ -223,7 +231,7 @@ def _compile(pattern: str, table: FormatTable, alphabet: str) -> _Pattern:
         "R": f"(?P<region>{spelled})",
         "/": "(?P<second>",
     }
-    expression, runs = "", set()
+    expression, runs = f"(?=.{{{shortest},{longest}}}$)", set()
     for symbol, group in groupby(symbols):
         count = len(list(group))
         if symbol == "#":
