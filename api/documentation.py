@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from api.answers import ProblemDocument
-from api.errors import kinds
+from api.errors import KINDS
 from api.uploads.receiving import UploadForm
 
 Responses = dict[int | str, dict[str, Any]]
@@ -22,8 +22,8 @@ def problem_response(description: str) -> dict[str, Any]:
 
 # What each status means, in the words of all problems that have it.
 MEANINGS = {
-    status: "; ".join(kind.title for kind in kinds() if kind.status == status)
-    for status in sorted({kind.status for kind in kinds()})
+    status: "; ".join(kind.title for kind in KINDS.values() if kind.status == status)
+    for status in sorted({kind.status for kind in KINDS.values()})
 }
 PROBLEMS: Responses = {status: problem_response(text) for status, text in MEANINGS.items()}
 

@@ -4,6 +4,7 @@ Others (404, 405, an unexpected exception) are of the type `about:blank`, as the
 """
 
 import math
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, ClassVar
@@ -13,18 +14,27 @@ from starlette.responses import JSONResponse, Response
 PROBLEM_PATH = "/problems/"
 _REQUEST_PATH = "/requests/"  # of what a document is about, relative to the service
 
+# All kinds of problem that have a document of their own, by their slugs.
+KINDS: dict[str, type["Problem"]] = {}
+
 
 class Problem(Exception):
-    """An error with an answer of its own; each subclass is a kind, with a status and a title."""
+    """An error with an answer of its own; each subclass with a title is a kind.
+
+    Clients know a kind by its class's name: RateLimited is of the type `/problems/rate-limited`.
+    """
 
     status: ClassVar[int] = 400
-    slug: ClassVar[str]  # its stable name; the document's `type` is `PROBLEM_PATH` + slug
+    slug: ClassVar[str]
     title: ClassVar[str]
     headers: Mapping[str, str] = {}
     reason: str | None = None  # for the metrics: which bound was met, if there were too many
 
-    def __init_subclass__(cls, status: int | None = None, slug: str = "", title: str = "") -> None:
-        cls.status, cls.slug, cls.title = status or cls.status, slug, title
+    def __init_subclass__(cls, status: int | None = None, title: str = "") -> None:
+        cls.status, cls.title = status or cls.status, title
+        cls.slug = re.sub(r"\B(?=[A-Z])", "-", cls.__name__).lower()
+        if title:
+            KINDS[cls.slug] = cls
 
     def __init__(self, detail: str, **extra: Any) -> None:
         """Say what happened this time, and what to do; `extra` are members of the document."""
@@ -48,71 +58,59 @@ class PhotoProblem(Problem):
     """The photo can't be read; one subclass for each `ImageError`."""
 
 
-class EmptyPhoto(PhotoProblem, slug="empty-image", title="The photo is empty"):
+class EmptyImage(PhotoProblem, title="The photo is empty"):
     """No bytes came."""
 
 
-class UnsupportedPhoto(
-    PhotoProblem, status=415, slug="unsupported-type", title="The photo's type is not supported"
-):
+class UnsupportedType(PhotoProblem, status=415, title="The photo's type is not supported"):
     """Not an image, or a type that is not read."""
 
 
-class BrokenPhoto(PhotoProblem, status=422, slug="broken-image", title="The photo is damaged"):
+class BrokenImage(PhotoProblem, status=422, title="The photo is damaged"):
     """Truncated or damaged."""
 
 
-class PhotoTooLarge(
-    PhotoProblem, status=413, slug="too-many-bytes", title="The photo's file is too large"
-):
+class TooManyBytes(PhotoProblem, status=413, title="The photo's file is too large"):
     """More bytes than allowed."""
 
 
-class PhotoTooDetailed(
-    PhotoProblem, status=413, slug="too-many-pixels", title="The photo has too many pixels"
-):
+class TooManyPixels(PhotoProblem, status=413, title="The photo has too many pixels"):
     """More pixels than allowed."""
 
 
-class InvalidForm(Problem, slug="invalid-form", title="The form can't be read"):
+class InvalidForm(Problem, title="The form can't be read"):
     """The body is not the multipart form that its Content-Type promises."""
 
 
-class UploadTimeout(Problem, status=408, slug="upload-timeout", title="The upload took too long"):
+class UploadTimeout(Problem, status=408, title="The upload took too long"):
     """The photo did not come within the time that the settings allow."""
 
 
-class UnsupportedMediaType(
-    Problem, status=415, slug="unsupported-media-type", title="The Content-Type is not supported"
-):
+class UnsupportedMediaType(Problem, status=415, title="The Content-Type is not supported"):
     """The body is neither a form nor an image, by its Content-Type."""
 
     headers: Mapping[str, str] = {"Accept": "multipart/form-data, image/*"}
 
 
-class MissingImage(Problem, status=422, slug="missing-image", title="The form holds no photo"):
+class MissingImage(Problem, status=422, title="The form holds no photo"):
     """The form has no file in the field `image`."""
 
 
-class InvalidParameter(
-    Problem, status=422, slug="invalid-parameter", title="A parameter is not valid"
-):
+class InvalidParameter(Problem, status=422, title="A parameter is not valid"):
     """A parameter has a value that makes no sense, or is unknown."""
 
 
-class MissingToken(Problem, status=401, slug="missing-token", title="A token is needed"):
+class MissingToken(Problem, status=401, title="A token is needed"):
     """The service takes photos only from clients that send one of its tokens."""
 
     headers: Mapping[str, str] = {"WWW-Authenticate": 'Bearer realm="plates"'}
 
 
-class WrongToken(Problem, status=403, slug="wrong-token", title="The token is not valid"):
+class WrongToken(Problem, status=403, title="The token is not valid"):
     """The token that came is none of the service's."""
 
 
-class RateLimited(
-    Problem, status=429, slug="rate-limited", title="Too many requests from this client"
-):
+class RateLimited(Problem, status=429, title="Too many requests from this client"):
     """More photos, or more wrong tokens, came from this client than the settings allow."""
 
     reason = "rate"
@@ -127,37 +125,27 @@ class RecognizerProblem(Problem, status=500):
     """Not the client's fault: it is Triton's, or this gateway's."""
 
 
-class RecognizerFailed(RecognizerProblem, slug="recognizer-failed", title="The recognizer failed"):
+class RecognizerFailed(RecognizerProblem, title="The recognizer failed"):
     """The models raised an error on this photo."""
 
 
 class RecognizerMismatch(
-    RecognizerProblem,
-    status=502,
-    slug="recognizer-mismatch",
-    title="The recognizer's answer was not understood",
+    RecognizerProblem, status=502, title="The recognizer's answer was not understood"
 ):
     """Triton answered, but not as this gateway's version expects it."""
 
 
-class RecognizerUnavailable(
-    RecognizerProblem,
-    status=503,
-    slug="recognizer-unavailable",
-    title="The recognizer is not available",
-):
+class RecognizerUnavailable(RecognizerProblem, status=503, title="The recognizer is not available"):
     """Triton can't be reached, or its models are down."""
 
     headers: Mapping[str, str] = {"Retry-After": "5"}
 
 
-class RecognizerTimeout(
-    RecognizerProblem, status=504, slug="recognizer-timeout", title="The recognizer took too long"
-):
+class RecognizerTimeout(RecognizerProblem, status=504, title="The recognizer took too long"):
     """No answer within the time that the client or the settings allow."""
 
 
-class Overloaded(RecognizerProblem, status=429, slug="overloaded", title="The service is busy"):
+class Overloaded(RecognizerProblem, status=429, title="The service is busy"):
     """More photos at once than can be read in time."""
 
     def __init__(self, detail: str, *, reason: str, retry_after_s: float = 1.0) -> None:
@@ -167,12 +155,6 @@ class Overloaded(RecognizerProblem, status=429, slug="overloaded", title="The se
 
 
 PHOTO_PROBLEMS = {kind.slug: kind for kind in PhotoProblem.__subclasses__()}
-
-
-def kinds(base: type[Problem] = Problem) -> list[type[Problem]]:
-    """All kinds of problem that have a document of their own: the classes without subclasses."""
-    below = base.__subclasses__()
-    return [leaf for child in below for leaf in kinds(child)] if below else [base]
 
 
 def plain_document(status: int, detail: str, request_id: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 
 from api.dependencies import ServicesOfApp
 from api.documentation import problem_response
-from api.errors import PROBLEM_PATH, kinds
+from api.errors import KINDS, PROBLEM_PATH
 from api.observing.metrics import CONTENT_TYPE, fetch_triton_metrics
 
 router = APIRouter(tags=["operation"])
@@ -44,7 +44,6 @@ async def metrics(services: ServicesOfApp) -> Response:
 )
 async def problem(slug: str) -> dict[str, Any]:
     """Explain a problem's type."""
-    for kind in kinds():
-        if kind.slug == slug:
-            return {"title": kind.title, "status": kind.status, "detail": kind.__doc__}
+    if kind := KINDS.get(slug):
+        return {"title": kind.title, "status": kind.status, "detail": kind.__doc__}
     raise HTTPException(404, f"There is no problem type {slug}.")

@@ -9,7 +9,7 @@ from api import answers
 from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import PROBLEMS, body_of, file_field
 from api.edge.problems import document_of
-from api.errors import PhotoTooLarge, Problem, RecognizerProblem, problem_json
+from api.errors import Problem, RecognizerProblem, TooManyBytes, problem_json
 from api.parameters import PlateFilter, PlatesParameters
 from api.redaction import redact
 from api.uploads.multipart import Part
@@ -103,7 +103,7 @@ async def read_batch(
         try:
             async with places:
                 if photo.is_too_long:
-                    raise PhotoTooLarge(too_many_bytes_message(services.settings.limits))
+                    raise TooManyBytes(too_many_bytes_message(services.settings.limits))
                 reading = await services.reader.read(photo.content, context, wanted.countries)
         except Problem as problem:
             document = document_of(problem, context.request_id, services.metrics)

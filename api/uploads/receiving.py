@@ -87,7 +87,7 @@ class UploadMemory:
         def take(count: int) -> None:
             nonlocal taken
             if taken + count > self._limit:  # it would not fit later, either
-                raise errors.PhotoTooLarge(
+                raise errors.TooManyBytes(
                     "This upload needs more memory than all may take together "
                     "(PLATES_UPLOAD_MEMORY_BYTES). Send smaller or fewer photos."
                 )
@@ -210,7 +210,7 @@ class _BodyReader:
         else:
             photos = _photos_among(files, dict(texts), form)
         if form.max_photos == 1 and photos[0].is_too_long:
-            raise errors.PhotoTooLarge(too_many_bytes_message(self._limits))
+            raise errors.TooManyBytes(too_many_bytes_message(self._limits))
         fields = ((name, value.decode(errors="replace")) for name, value in texts)
         return Upload(tuple(photos), tuple(fields))
 
@@ -227,7 +227,7 @@ class _BodyReader:
 
     def _too_long(self, name: str) -> errors.Problem:
         if self._max_text and name in self._form.fields:
-            return errors.PhotoTooLarge(too_many_bytes_message(self._limits))
+            return errors.TooManyBytes(too_many_bytes_message(self._limits))
         if name in self._form.fields:
             return errors.MissingImage(_came_as_text(name))
         return errors.InvalidForm(f"The field '{name}' is longer than {MAX_FIELD_BYTES} bytes.")
@@ -246,12 +246,12 @@ class _BodyReader:
             message = f"The photos have more than {max_bytes / 2**20:.3g} MB together. Send fewer."
         declared = self._request.headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > max_bytes:
-            raise errors.PhotoTooLarge(message)
+            raise errors.TooManyBytes(message)
         received = 0
         async for chunk in self._request.stream():
             received += len(chunk)
             if received > max_bytes:
-                raise errors.PhotoTooLarge(message)
+                raise errors.TooManyBytes(message)
             self._take_more(len(chunk) * copies)
             yield chunk
 

@@ -18,7 +18,7 @@ import uvicorn
 from photo_files import GOOD
 
 from api.edge.protocol import GatewayConfig
-from api.errors import kinds
+from api.errors import KINDS
 from api.main import create_app
 from api.settings import Settings
 from plate_models.training.labels import load_labels
@@ -35,7 +35,7 @@ PHOTO = GOOD["jpeg"]
 # -P: whatever the current folder holds, this is our `api`.
 PLATES = (sys.executable, "-P", "-m", "plates.cli.main")
 # By the problem's slug.
-STATUS = {kind.slug: kind.status for kind in kinds()}
+STATUS = {slug: kind.status for slug, kind in KINDS.items()}
 
 
 def wait_until(condition, seconds=30):
