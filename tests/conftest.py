@@ -21,10 +21,9 @@ import httpx
 import pytest
 from camera_events import store_of
 from fake_triton import FakeTriton
-from support import ELSEWHERE, REPOSITORY, running_gateway
+from support import ELSEWHERE, embedded_triton, running_gateway
 
 from plates.serving.running import running_service
-from plates.serving.triton import EmbeddedTriton
 
 
 def pytest_configure(config):
@@ -55,7 +54,7 @@ def triton():
         grpc_url = grpc_url.rpartition("://")[2]
         yield SimpleNamespace(grpc_url=grpc_url, http_url=http_url, embedded=None)
         return
-    with EmbeddedTriton(REPOSITORY) as server:
+    with embedded_triton() as server:
         urls = {"grpc_url": server.grpc_url, "http_url": server.http_url}
         yield SimpleNamespace(**urls, embedded=server)
 

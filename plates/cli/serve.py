@@ -128,14 +128,7 @@ def supervise(
 def describe_triton(settings: Settings) -> EmbeddedTriton:
     """The Triton that the settings ask for; nothing is started yet."""
     say("Starting Triton …")
-    return EmbeddedTriton(
-        settings.model_repository,
-        profile=settings.profile,
-        host=str(settings.triton_host),
-        http_port=settings.triton_http_port,
-        grpc_port=settings.triton_grpc_port,
-        metrics_port=settings.triton_metrics_port,
-    )
+    return EmbeddedTriton(settings)
 
 
 def _environment(

@@ -17,6 +17,7 @@ from typing import Self
 
 import psutil
 
+from api.settings import Settings
 from plate_models.cores import THREADS  # the one setting that the models read
 from plates.serving import processes
 from plates.serving.client import KEY_HEADER, TritonHttp
@@ -61,25 +62,15 @@ class EmbeddedTriton:
     Use it as a context manager, or call `start` and `stop`. It ends with the thread that starts it.
     """
 
-    def __init__(
-        self,
-        repository: Path,
-        *,
-        profile: str = "cpu",
-        host: str = LOOPBACK,
-        http_port: int = 0,
-        grpc_port: int = 0,
-        metrics_port: int = 0,
-    ) -> None:
-        """Describe a server; start nothing yet.
-
-        The profile, "cpu" or "gpu", chooses among the models' configurations. Ports of 0 are
-        replaced by free ones.
-        """
-        self.repository = repository.resolve()
-        self.profile, self.host = profile, host
+    def __init__(self, settings: Settings) -> None:
+        """Describe the server that the settings ask for; start nothing yet."""
+        self.repository = settings.model_repository.resolve()
+        self.profile, self.host = settings.profile, str(settings.triton_host)
         self.shm_prefix = ""
-        self._ports = {"http": http_port, "grpc": grpc_port, "metrics": metrics_port}
+        # By endpoint; each 0 is replaced by a free one.
+        self._ports: dict[str, int] = {
+            name: getattr(settings, f"triton_{name}_port") for name in ("http", "grpc", "metrics")
+        }
         # host:port of each endpoint, as clients want it; known once it is started.
         self.http_url = self.grpc_url = self.metrics_url = ""
         self._key = secrets.token_hex(16)

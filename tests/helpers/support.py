@@ -22,6 +22,7 @@ from api.errors import KINDS
 from api.main import create_app
 from api.settings import Settings
 from plate_models.training.labels import load_labels
+from plates.serving.triton import EmbeddedTriton
 
 ROOT = Path(__file__).resolve().parents[2]
 # The exported models; another folder while weights are being trained.
@@ -98,6 +99,11 @@ def number(client, sample):
     """What /metrics has, added up over all samples that begin so."""
     lines = client.get("/metrics").text.splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith(sample))
+
+
+def embedded_triton(repository=REPOSITORY, **settings):
+    """A Triton with these settings, also with such as are refused."""
+    return EmbeddedTriton(Settings.model_construct(model_repository=repository, **settings))
 
 
 def assert_problem(response, status, slug):

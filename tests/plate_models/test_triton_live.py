@@ -5,14 +5,13 @@ import shutil
 import cv2
 import numpy as np
 import pytest
-from support import REPOSITORY, SAMPLES, read_samples
+from support import REPOSITORY, SAMPLES, embedded_triton, read_samples
 from tritonclient import grpc as triton_grpc
 from tritonclient import http as triton_http
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from plate_models.contract import OUTPUTS
 from plate_models.spec import LIMITS
-from plates.serving.triton import EmbeddedTriton
 
 pytestmark = pytest.mark.live
 
@@ -110,7 +109,7 @@ def test_the_gpu_profile_answers_as_the_cpu_profile(triton, tmp_path):
         text = text.replace("KIND_GPU", "KIND_CPU").replace("count: 4", "count: 1")
         config.write_text(text, encoding="utf-8")
     with (
-        EmbeddedTriton(copy, profile="gpu") as torchscript,
+        embedded_triton(copy, profile="gpu") as torchscript,
         triton_grpc.InferenceServerClient(torchscript.grpc_url) as there,
         triton_grpc.InferenceServerClient(triton.grpc_url) as here,
     ):

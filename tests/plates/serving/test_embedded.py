@@ -13,12 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 from serving_support import BROKEN, MODEL, SLOW, make_repository, ticked_until
-from support import is_alive, wait_until
+from support import embedded_triton, is_alive, wait_until
 
 from plates.serving import healing, processes, supervisor, triton
 from plates.serving.errors import GaveUp, StartError
 from plates.serving.healing import TritonHealer
-from plates.serving.triton import EmbeddedTriton
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
@@ -48,7 +47,7 @@ def test_two_servers_live_side_by_side_and_leave_nothing(models, tmp_path, monke
         (tmp_path / f"{name}.py").write_text("raise ImportError('poisoned')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", "/nowhere")
-    with EmbeddedTriton(Path(models.name)) as one, EmbeddedTriton(models) as other:
+    with embedded_triton(Path(models.name)) as one, embedded_triton(models) as other:
         assert len({one.grpc_url, one.http_url, other.grpc_url, other.http_url}) == 4
         families = family_of(one) + family_of(other)
         assert len(set(families)) == 4
@@ -67,9 +66,9 @@ def test_two_servers_live_side_by_side_and_leave_nothing(models, tmp_path, monke
 
 def test_the_server_dies_with_its_killed_owner(models, tmp_path):
     code = (
-        "import sys, time; from pathlib import Path\n"
+        "import sys, time; from api.settings import Settings\n"
         "from plates.serving.triton import EmbeddedTriton\n"
-        "s = EmbeddedTriton(Path(sys.argv[1])).start()\n"
+        "s = EmbeddedTriton(Settings(model_repository=sys.argv[1])).start()\n"
         "print(s.shm_prefix, s._server.pid, *(stub.pid for stub in s.stubs), flush=True)\n"
         "time.sleep(600)"
     )
@@ -88,7 +87,7 @@ def test_the_server_dies_with_its_killed_owner(models, tmp_path):
 )
 def test_nothing_survives(models, hurt, number, monkeypatch):
     monkeypatch.setattr(triton, "STOP_S", 1.0)
-    with EmbeddedTriton(models) as server:
+    with embedded_triton(models) as server:
         family = family_of(server)
         for pid in family if "stubs" in hurt else family[:1]:
             os.kill(pid, number)
@@ -102,7 +101,7 @@ def test_nothing_survives(models, hurt, number, monkeypatch):
 def test_a_model_that_is_never_ready_is_an_error_with_its_reason(models, monkeypatch):
     (models / CODE).write_text(SLOW)
     monkeypatch.setattr(triton, "READY_S", 2.0)
-    server = EmbeddedTriton(models)
+    server = embedded_triton(models)
     with pytest.raises(StartError, match=r"not ready after 2 s:\n(.|\n)*loading: plate_recognit"):
         server.start()
     assert server.poll() == 1
@@ -116,7 +115,7 @@ def test_a_server_is_healed_on_the_same_ports_until_that_is_hopeless(models, mon
     monkeypatch.setattr(healing, "_LISTEN_TIMEOUT_S", 1.0)
     monkeypatch.setattr(supervisor, "_FIRST_PAUSE_S", 0.0)
     monkeypatch.setattr(supervisor, "MAX_IN_A_ROW", 2)
-    server = EmbeddedTriton(models)
+    server = embedded_triton(models)
     healer = TritonHealer(server, b"photo")
 
     def restarts():

@@ -8,12 +8,12 @@ import time
 
 import pytest
 from serving_support import BROKEN, MODEL, SLOW, TEXT, make_repository, publish, ticked_until
+from support import embedded_triton
 
 from plates.serving import client, healing, supervisor, versions
 from plates.serving.errors import GaveUp, StartError
 from plates.serving.healing import TritonHealer
 from plates.serving.processes import is_zombie
-from plates.serving.triton import EmbeddedTriton
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
@@ -33,7 +33,7 @@ def repository(tmp_path):
 
 @pytest.fixture
 def triton(repository):
-    return EmbeddedTriton(repository)
+    return embedded_triton(repository)
 
 
 @pytest.fixture

@@ -9,13 +9,12 @@ from unittest.mock import Mock
 
 import pytest
 from serving_support import make_image, make_repository
-from support import REPOSITORY
+from support import REPOSITORY, embedded_triton
 
 from plate_models.release import MANIFEST
 from plates.serving import installation, triton
 from plates.serving.errors import PreflightError
 from plates.serving.installation import LIBPYTHON, Installation, find_installation, find_problems
-from plates.serving.triton import EmbeddedTriton
 
 
 @pytest.fixture
@@ -53,7 +52,7 @@ def test_triton_gets_this_python_but_not_our_settings(wheel, tmp_path, monkeypat
 
 
 def test_tritons_log_does_not_fill_the_disk(tmp_path, monkeypatch):
-    server = EmbeddedTriton(tmp_path)
+    server = embedded_triton(tmp_path)
     monkeypatch.setattr(server, "_folder", tmp_path)
     server.tidy()
     assert server.log_tail() == "", "there is none yet"
@@ -96,12 +95,12 @@ def test_ports_that_can_not_be_used_are_named_with_all_other_problems(tmp_path, 
         one = taken.getsockname()[1]
         port = port or one
         with pytest.raises(PreflightError) as refused:
-            EmbeddedTriton(tmp_path, http_port=port).start()
+            embedded_triton(tmp_path, triton_http_port=port).start()
     _, no_model, bad_port = str(refused.value).split("\n- ")
     assert f"There is no model in {tmp_path}" in no_model
     assert f"Port {port} " in bad_port and "PLATES_TRITON_HTTP_PORT" in bad_port
     with pytest.raises(PreflightError, match="PLATES_TRITON_GRPC_PORT"):  # one port for two
-        EmbeddedTriton(tmp_path, http_port=one, grpc_port=one).start()
+        embedded_triton(tmp_path, triton_http_port=one, triton_grpc_port=one).start()
 
 
 def test_missing_artifacts_are_named_per_profile(wheel, models, tmp_path):
