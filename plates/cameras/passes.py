@@ -62,29 +62,25 @@ class _Run:
     stream_before: Stream
     id: str = field(default_factory=events.new_id)
     revision: int = 0
-    frames: int = 0
-    frames_read: int = 0
+    frames: int = 1
     zones: dict[str, None] = field(default_factory=dict)
     stationary: bool = False
-    surely_plate: bool = False
-    whole: list[_View] = field(default_factory=list)  # the first and last one that surely is
     # What was reported: the text, the match's list and text, its highest probability.
     reported: tuple[str, tuple[str, str] | None] = "", None
     match_score: float = 1.0
 
     def __post_init__(self) -> None:
+        """Begin with one view."""
+        plate = self.first.plate
         self.last = self.best = self.widest = self.first
-
-    def add(self, view: _View) -> None:
-        self.frames += 1
-        self.frames_read += view.plate.text != ""
-        text = view.plate.candidates[0][0] if view.plate.candidates else ""
-        found = view.plate.detection_score >= _SURELY_FOUND
-        self.surely_plate |= found and len(text) >= _CHARACTERS
-        self._take(view, view, view, [view] if view.plate.log_probs.size else [])
+        self.whole = [self.first] if plate.log_probs.size else []  # first and last that surely is
+        self.frames_read = int(plate.text != "")
+        text = plate.candidates[0][0] if plate.candidates else ""
+        found = plate.detection_score >= _SURELY_FOUND
+        self.surely_plate = found and len(text) >= _CHARACTERS
 
     def join(self, other: "_Run") -> None:
-        self.fusion.join(other.fusion)
+        """Take what another one has, but for the text: a later view, or all of another track."""
         self.frames += other.frames
         self.frames_read += other.frames_read
         self.zones |= other.zones
@@ -93,13 +89,11 @@ class _Run:
         if other.first.now < self.first.now:  # It was there before, unread.
             self.first, self.begin = other.first, other.begin
             self.clock_ahead, self.stream_before = other.clock_ahead, other.stream_before
-        self._take(other.last, other.best, other.widest, other.whole)
-
-    def _take(self, last: _View, best: _View, widest: _View, whole: list[_View]) -> None:
-        self.last = last
-        self.best = max(best, self.best, key=lambda view: (view.plate.text != "", view.plate.score))
-        self.widest = max(widest, self.widest, key=lambda view: view.plate.width)
-        self.whole = [*self.whole, *whole]
+        self.last = other.last
+        bests = other.best, self.best
+        self.best = max(bests, key=lambda view: (view.plate.text != "", view.plate.score))
+        self.widest = max(other.widest, self.widest, key=lambda view: view.plate.width)
+        self.whole += other.whole
         del self.whole[1:-1]
 
     @property
@@ -152,7 +146,7 @@ class Passes:
         """Take the plates of the next frame; the stream's counts are those since its beginning."""
         self._take_time(frame)
         self._stream = stream
-        sighted: dict[_Run, _View] = {}
+        sighted: dict[_Run, _Run] = {}
         whole = [plate if _is_whole(plate, frame) else _unread(plate) for plate in plates]
         # A pass keeps the width of its first picture, not the pixels.
         begin = replace(frame, image=frame.image[:1].copy())
@@ -164,12 +158,13 @@ class Passes:
             new = _Run(track.fusion, view, begin, self._clock_ahead, stream)
             run = self._runs.setdefault(track, new)
             run.stationary |= track.stands
-            sighted.setdefault(run, view)
+            sighted.setdefault(run, new)
         reports = []
-        for run, view in sighted.items():
-            run.add(view)
+        for run, new in sighted.items():
+            if new is not run:
+                run.join(new)
             height, width = frame.image.shape[:2]
-            x, y = view.plate.middle
+            x, y = new.first.plate.middle
             for name, polygon in self._zones.items():
                 if cv2.pointPolygonTest(polygon, (x / width, y / height), False) >= 0:
                     run.zones[name] = None
@@ -219,6 +214,7 @@ class Passes:
                 and other is not run
             )
             if other := next(others, None):
+                other.fusion.join(run.fusion)
                 other.join(run)
                 for track in [track for track, its in self._runs.items() if its is run]:
                     self._runs[track], track.fusion = other, other.fusion
