@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from fastapi import Query
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from api.errors import InvalidParameter
 from plate_models.formats import at_hand, checked
@@ -12,6 +13,14 @@ from plate_models.formats import at_hand, checked
 Box = tuple[float, float, float, float]
 Pairs = Sequence[tuple[str, str]]
 F = TypeVar("F", bound=BaseModel)
+
+
+def _checked_countries(value: str) -> str:
+    return value and ",".join(checked(value.split(",")))
+
+
+def _checked_roi(value: str) -> str:
+    return _parse_roi(value) and value
 
 
 class PlateFilter(BaseModel):
@@ -22,7 +31,7 @@ class PlateFilter(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    roi: str | None = Field(
+    roi: Annotated[str, AfterValidator(_checked_roi)] | None = Field(
         None,
         description="x0,y0,x1,y1 in pixels of the upright photo: only plates whose box has "
         "its centre inside, edges included",
@@ -36,24 +45,12 @@ class PlateFilter(BaseModel):
         examples=[60],
     )
 
-    countries: str | None = Field(
+    countries: Annotated[str, AfterValidator(_checked_countries)] | None = Field(
         None,
         description="Whose formats are known, the likeliest first; others are `unknown`: some of "
         f"`{','.join(at_hand())}`, as far as the weights know them",
         examples=["sk,cz"],
     )
-
-    @field_validator("countries")
-    @classmethod
-    def _check_countries(cls, value: str | None) -> str | None:
-        return value and ",".join(checked(value.split(",")))
-
-    @field_validator("roi")
-    @classmethod
-    def _check_roi(cls, value: str | None) -> str | None:
-        if value is not None:
-            _parse_roi(value)
-        return value
 
     def wants(self, box: Box) -> bool:
         """Whether a plate with this box (x0 y0 x1 y1, upright photo) belongs in the answer."""
@@ -80,6 +77,9 @@ class LenientFilter(PlateFilter):
     """The same for clients of other services, whose further parameters are no mistakes."""
 
     model_config = ConfigDict(extra="ignore")
+
+
+LenientQuery = Annotated[LenientFilter, Query()]
 
 
 def _parse_roi(value: str) -> Box:

@@ -6,16 +6,16 @@ original, an error has the HTTP status that fits, and repeats it in the body.
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.answers import Plate, PlatesAnswer, answer_from
 from api.compat.dialect import Dialect, Score, fields_of, whole_pixels
 from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import MEANINGS, Responses, body_of, file_field
-from api.parameters import LenientFilter
+from api.parameters import LenientQuery
 from api.uploads.receiving import UploadForm
 
 # The older of both routes is what many clients still have in their settings.
@@ -89,9 +89,7 @@ class AlprFields(BaseModel):
 @router.post(_ROUTES[1], include_in_schema=False)
 @router.post(_ROUTES[1] + "/", include_in_schema=False)
 async def read_plates(
-    parameters: Annotated[LenientFilter, Query()],
-    services: ServicesOfApp,
-    context: ContextOfRequest,
+    parameters: LenientQuery, services: ServicesOfApp, context: ContextOfRequest
 ) -> AlprAnswer:
     """Find and read every licence plate in a photo, for clients of CodeProject.AI.
 

@@ -8,9 +8,9 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, Json, field_validator
 
 from api.answers import Plate, PlatesAnswer, answer_from
@@ -18,7 +18,7 @@ from api.compat.dialect import Dialect, Score, fields_of, whole_pixels
 from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import MEANINGS, Responses, body_of
 from api.errors import InvalidParameter
-from api.parameters import LenientFilter
+from api.parameters import LenientQuery
 from api.uploads.receiving import Upload, UploadForm
 from plate_models.formats import at_hand, country_of
 from plate_models.spec import MODEL_VERSION
@@ -219,9 +219,7 @@ _ERRORS: Responses = {
 )
 @router.post(_READER, status_code=201, include_in_schema=False)
 async def read_plates(
-    parameters: Annotated[LenientFilter, Query()],
-    services: ServicesOfApp,
-    context: ContextOfRequest,
+    parameters: LenientQuery, services: ServicesOfApp, context: ContextOfRequest
 ) -> PlateReaderAnswer:
     """Find and read every licence plate in a photo, for clients of Plate Recognizer.
 
