@@ -92,17 +92,16 @@ class Admission:
             raise self._refusal("deadline", "The photo's turn did not come before its deadline.")
         entered_at = time.monotonic()
         self._entered_at.append(entered_at)
+        read = False
         try:
             yield
-        except BaseException:
+            read = True
+        finally:
+            took_s = time.monotonic() - entered_at
             # A quick failure says nothing about how long photos take. A late one does: the
             # photo would have taken longer still.
-            if time.monotonic() - entered_at > self._times.mean_s:
-                self._times.note(time.monotonic() - entered_at)
-            raise
-        else:
-            self._times.note(time.monotonic() - entered_at)
-        finally:
+            if read or took_s > self._times.mean_s:
+                self._times.note(took_s)
             self._entered_at.remove(entered_at)
             self._places.release()
 

@@ -70,14 +70,14 @@ def _with_a_port(url: str) -> str:
 
 
 _EXPANDED = BeforeValidator(_with_environment)
-BesideFile = Annotated[Path, AfterValidator(_beside_file)]
+_PLACED = AfterValidator(_beside_file)
+BesideFile = Annotated[Path, _PLACED]
 # Part of addresses and topics; Home Assistant allows no other characters in its ids.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 _DATABASE = Field(pattern=r"^(sqlite:///|postgresql://[^/?]+/)[^?]+$")
 _HOST = r"(\[[0-9A-Fa-f:.]+\]|[^/?#@:\s\[\]]+)"
 _BROKER = Field(pattern=rf"^mqtts?://([^/?#\s]*@)?{_HOST}(:\d{{1,5}})?/?$")
 _ENDPOINT = Field(pattern=rf"^https?://([^/?#\s]*@)?{_HOST}(:\d{{1,5}})?([/?#]\S*)?$")
-_PLACED = AfterValidator(_beside_file)
 DatabaseUrl = Secret[Annotated[str, _DATABASE, _PLACED, AfterValidator(_writable), _EXPANDED]]
 _WHSEC = Field(pattern=r"^whsec_([A-Za-z0-9+/]{4}){8,}(..==|...=)?$")  # at least 24 bytes
 # Points (x, y) in shares of the picture's width and height.

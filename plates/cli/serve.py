@@ -30,8 +30,8 @@ from plates.serving.healing import TritonHealer
 from plates.serving.supervisor import Part, Supervisor
 from plates.serving.triton import EmbeddedTriton
 
-# How the lines begin by which `plates.serving.running` finds the addresses.
-TRITON, LISTENING = "Triton: ", "Serving on "
+# How the line begins by which `plates.serving.running` finds the address.
+LISTENING = "Serving on "
 
 log = logging.getLogger("plates.serve")
 
@@ -106,7 +106,7 @@ def supervise(
             try:
                 supervisor.start()
                 if triton:
-                    say(f"{TRITON}gRPC {triton.grpc_url}, HTTP {triton.http_url}")
+                    say(f"Triton: gRPC {triton.grpc_url}, HTTP {triton.http_url}")
                 if listener:
                     host, port = listener.getsockname()[:2]
                     shown = f"[{host}]" if ":" in host else host

@@ -22,8 +22,6 @@ from pathlib import Path
 
 from plate_models.release import MANIFEST, PHOTO_MODEL
 
-# Where NVIDIA's images have it.
-IMAGE_FOLDER = Path("/opt/tritonserver")
 # The file that each backend loads.
 ARTIFACTS = {"openvino": "model.onnx", "pytorch": "model.pt", "python": "model.py"}
 # What the export leaves beside this model's model.py, which reads it when it loads.
@@ -71,9 +69,9 @@ class Installation:
         return folder
 
 
-def find_installation(image_folder: Path = IMAGE_FOLDER) -> Installation | None:
-    """Find the wheel in this environment, else the Triton of the image around it."""
-    found = [Installation(image_folder, is_wheel=False)]
+def find_installation() -> Installation | None:
+    """Find the wheel in this environment, else the Triton of NVIDIA's image around it."""
+    found = [Installation(Path("/opt/tritonserver"), is_wheel=False)]
     # Not imported, which would take long.
     spec = importlib.util.find_spec("pytriton")
     for package in (spec.submodule_search_locations or ()) if spec else ():
