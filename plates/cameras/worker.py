@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -58,7 +57,7 @@ def parts(path: Path, environment: Callable[[], Mapping[str, str]]) -> list[Chil
     ]
 
 
-def main() -> int:
+def main() -> None:
     """Work until the supervisor ends this process or has ended itself."""
     parser = argparse.ArgumentParser(prog="python -m plates.cameras.worker")
     work = parser.add_mutually_exclusive_group(required=True)
@@ -74,7 +73,6 @@ def main() -> int:
     else:
         camera = next(each for each in file.cameras if each.name == options.camera)
         _follow(file, camera, settings, store, options.alive)
-    return 0
 
 
 def _deliver(file: camera_settings.CamerasFile, store: Store, alive: int) -> None:
@@ -199,4 +197,4 @@ def _take(connection: Connection, frames: PushedFrames, limits: Limits) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

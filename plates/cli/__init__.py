@@ -1,7 +1,8 @@
 """The `plates` command: a module per subcommand, with `configure(parser)` and `run(arguments)`.
 
-A subcommand is imported when it is asked for, and torch, OpenCV and the web server inside its
-`run`: `--help` answers at once. Here is what all of them share: errors, output, stop signals.
+`run` returns the exit status, or None for success. A subcommand is imported when it is asked for,
+and torch, OpenCV and the web server inside its `run`: `--help` answers at once. Here is what all of
+them share: errors, output, stop signals.
 """
 
 import contextlib

@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="DIR", default="runs/calibration", help=text)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     from plate_models.recognition.calibration import NAME
     from plate_models.release import check_manifest, write_manifest
     from plate_models.training.calibration import calibrate
@@ -41,4 +41,3 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.release:
         (weights / NAME).write_bytes((arguments.out / NAME).read_bytes())
         print(f"in force: {weights / NAME}, {write_manifest(weights)}")
-    return 0

@@ -16,7 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("second", type=Path, metavar="SECOND.json")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     from plate_models.training.evaluation.comparison import ReportError, compare, load_report
 
     try:
@@ -30,4 +30,3 @@ def run(arguments: argparse.Namespace) -> int:
         about = "weights {weights}, engine {engine} on {device}, {date}".format_map(report)
         print(f"{name:<6} {about}")
     print("", *map(printable, lines), sep="\n")
-    return 0

@@ -52,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help=text)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Evaluate, print, and keep what is asked for; the table of all comes at the end."""
     parts = [part for part in PARTS if part in (arguments.parts or PARTS)]
     # At once, not after minutes of work.
@@ -97,7 +97,6 @@ def run(arguments: argparse.Namespace) -> int:
     except (ImageError, LabelError) as error:
         raise CommandError(printable(error), status=2) from error
     print("", *table(boards), sep="\n")
-    return 0
 
 
 def _photos(part: str, arguments: argparse.Namespace) -> "Iterable[Photo]":

@@ -21,11 +21,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--golden", type=Path, metavar="PHOTO", help=text)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     from plate_models.engines.nets import bring_up_to_date
     from plate_models.release import REPOSITORY
 
     folders = arguments.weights or RELEASED_WEIGHTS, arguments.repository or REPOSITORY
     written = bring_up_to_date(*folders, arguments.version, arguments.golden)
     print("\n".join(map(str, written)) or "The model repository is up to date.")
-    return 0

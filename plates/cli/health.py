@@ -27,8 +27,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     trust.add_argument("--insecure", action="store_true", help=text)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Ask once; return 0 if all is well, else raise `CommandError`."""
+def run(arguments: argparse.Namespace) -> None:
+    """Ask once; raise `CommandError` unless all is well."""
     if arguments.status:
         status = read_status(arguments.status)
         if status is None:
@@ -41,7 +41,6 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"--ca-file {arguments.ca_file}: {error}") from error
     accepted = (200, 429) if arguments.or_busy else (200,)
     ask(arguments.url, False if arguments.insecure else trusted, arguments.timeout, accepted)
-    return 0
 
 
 def ask(

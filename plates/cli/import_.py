@@ -22,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         net.add_argument("--out", type=Path, required=True, metavar="DIR", help="for the weights")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     from plate_models.training.checkpoints import within_limits
     from plate_models.training.importing import import_recognizer, import_yolov5
 
@@ -34,4 +34,3 @@ def run(arguments: argparse.Namespace) -> int:
         nets = arguments.lprnet, arguments.stn
         print(*within_limits(import_recognizer, *nets, *about), sep="\n")
     print(f"Next, write the manifest: plates weights --weights {out}")
-    return 0

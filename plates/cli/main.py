@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         arguments = _parse(words)
-        status = int(arguments.run(arguments))
+        status = int(arguments.run(arguments) or 0)
         sys.stdout.flush()
     except CommandError as error:
         return _fail(words[0], str(error), error.status)

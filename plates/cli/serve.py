@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cameras", type=Path, metavar="FILE.toml", help=text)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     settings = read_settings(host=arguments.host, port=arguments.port, cameras=arguments.cameras)
     with _listen(settings.host, settings.port) as listener:
         local = ipaddress.ip_address(listener.getsockname()[0]).is_loopback
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         if settings.triton_url:
             say(f"Triton elsewhere: {settings.triton_url}")
         triton = None if settings.triton_url else describe_triton(settings)
-        return supervise(settings, triton, listener)
+        supervise(settings, triton, listener)
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -84,7 +84,7 @@ def read_settings(**options: object) -> Settings:
 
 def supervise(
     settings: Settings, triton: EmbeddedTriton | None, listener: socket.socket | None = None
-) -> int:
+) -> None:
     """Start Triton, then a gateway that serves on the listener, and heal both until a signal."""
     with tempfile.TemporaryDirectory(prefix="plates-status-") as name:
         folder = Path(name)
@@ -122,7 +122,6 @@ def supervise(
                     listener.close()
                 supervisor.stop()
     say("Stopped.")
-    return 0
 
 
 def describe_triton(settings: Settings) -> EmbeddedTriton:

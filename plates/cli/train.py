@@ -22,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("options", nargs=argparse.REMAINDER, help="see `plates train NET --help`")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     from plate_models.engines.nets import check_engine
 
     train, config = parse_options(arguments.net, arguments.options)
@@ -31,7 +31,6 @@ def run(arguments: argparse.Namespace) -> int:
         folder.mkdir(parents=True, exist_ok=True)  # Not only after hours of training.
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     print(train(config))
-    return 0
 
 
 def parse_options(net: str, words: list[str]) -> tuple[Callable[[Any], object], Any]:

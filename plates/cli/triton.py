@@ -15,6 +15,6 @@ def configure(_: argparse.ArgumentParser) -> None:
     """There are no arguments: everything is set by the environment."""
 
 
-def run(_: argparse.Namespace) -> int:
+def run(_: argparse.Namespace) -> None:
     settings = read_settings()
-    return supervise(settings, describe_triton(settings))
+    supervise(settings, describe_triton(settings))

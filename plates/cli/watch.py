@@ -30,8 +30,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_nets(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Follow the sources; the exit status is 1 if one could not be followed."""
+def run(arguments: argparse.Namespace) -> None:
+    """Follow the sources; an error of one is raised once the others have ended."""
     from plate_models.release import check_manifest
     from plates.cameras import watch
     from plates.cameras.lists import PlateList
@@ -60,4 +60,3 @@ def run(arguments: argparse.Namespace) -> int:
             videos = watch.annotated_videos(arguments.annotate, arguments.fps)
             outputs.append(stack.enter_context(videos))
         watch.follow_all(cameras, nets, outputs)
-    return 0

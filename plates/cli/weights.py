@@ -13,9 +13,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_weights(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     from plate_models.release import check_manifest, write_manifest
 
     folder = arguments.weights or RELEASED_WEIGHTS
     print(write_manifest(folder), check_manifest(folder), sep="\n")
-    return 0

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import socket
-import sys
 
 import uvicorn
 
@@ -14,8 +13,8 @@ from plates.serving.child import SIGN_S, begin, give_sign
 _POLL_S = 0.05
 
 
-def main() -> int:
-    """Serve until a signal comes or the supervisor has ended; return the exit status."""
+def main() -> None:
+    """Serve until a signal comes or the supervisor has ended."""
     parser = argparse.ArgumentParser(prog="python -m plates.serving.gateway")
     parser.add_argument("--listen", type=int, required=True, help="descriptor of the socket")
     options, settings = begin(parser)
@@ -26,7 +25,6 @@ def main() -> int:
         routers = [http.router_for(settings.cameras)]
     server = uvicorn.Server(GatewayConfig(create_app(settings, routers), settings))
     asyncio.run(_serve(server, socket.socket(fileno=options.listen), options.alive))
-    return 0
 
 
 async def _serve(server: uvicorn.Server, listener: socket.socket, alive: int) -> None:
@@ -40,4 +38,4 @@ async def _serve(server: uvicorn.Server, listener: socket.socket, alive: int) ->
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
