@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from api.errors import InvalidParameter
@@ -77,9 +76,6 @@ class LenientFilter(PlateFilter):
     """The same for clients of other services, whose further parameters are no mistakes."""
 
     model_config = ConfigDict(extra="ignore")
-
-
-LenientQuery = Annotated[LenientFilter, Query()]
 
 
 def _parse_roi(value: str) -> Box:

@@ -12,10 +12,9 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.answers import Plate, PlatesAnswer, answer_from
-from api.compat.dialect import Dialect, Score, fields_of, whole_pixels
+from api.compat.dialect import Dialect, LenientQuery, Score, fields_of, whole_pixels
 from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import MEANINGS, Responses, body_of, file_field
-from api.parameters import LenientQuery
 from api.uploads.receiving import UploadForm
 
 # The older of both routes is what many clients still have in their settings.

@@ -4,12 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import Field
 
 from api.answers import Plate, PlatesAnswer
-from api.parameters import F, merged
+from api.parameters import F, LenientFilter, merged
 
+LenientQuery = Annotated[LenientFilter, Query()]
 Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 

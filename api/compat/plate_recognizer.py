@@ -14,11 +14,10 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, Json, field_validator
 
 from api.answers import Plate, PlatesAnswer, answer_from
-from api.compat.dialect import Dialect, Score, fields_of, whole_pixels
+from api.compat.dialect import Dialect, LenientQuery, Score, fields_of, whole_pixels
 from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import MEANINGS, Responses, body_of
 from api.errors import InvalidParameter
-from api.parameters import LenientQuery
 from api.uploads.receiving import Upload, UploadForm
 from plate_models.formats import at_hand, country_of
 from plate_models.spec import MODEL_VERSION
