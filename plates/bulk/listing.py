@@ -10,12 +10,11 @@ import io
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from plates.bulk import OutputError, require
-from plates.bulk.output import read_json, write_json, write_whole
+from plates.bulk.output import now, read_json, write_json, write_whole
 from plates.bulk.source import Failure, Photo
 
 _INDEX = "listing.json"
@@ -81,8 +80,7 @@ def take_listing(
         write_whole(folder / name, data)
         parts.append({"file": name, "first": before.chunks, "chunks": chunks, "photos": photos})
     counts = {name: sum(part[name] for part in parts) for name in ("photos", "chunks")}
-    listed_at = datetime.now(UTC).isoformat(timespec="seconds")
-    listing = Listing(folder, listed_at, unlisted=unlisted, parts=parts, **counts)
+    listing = Listing(folder, now(), unlisted=unlisted, parts=parts, **counts)
     write_json(folder / _INDEX, {n: v for n, v in asdict(listing).items() if n != "folder"})
     return listing
 

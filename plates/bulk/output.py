@@ -16,6 +16,7 @@ import re
 import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -149,6 +150,11 @@ class Output:
 
     def _chunk(self, number: int) -> Path:
         return self.plates / f"part-{number:08d}.parquet"
+
+
+def now() -> str:
+    """The time in ISO form, UTC, as documents of the folder have it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def write_whole(path: Path, data: bytes) -> None:

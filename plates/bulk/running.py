@@ -16,7 +16,6 @@ import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from plate_models.release import WEIGHTS_DIR, check_manifest
 from plate_models.spec import MODEL_VERSION
 from plates.bulk import BulkError, OutputError, Request, require
 from plates.bulk.listing import Listing, load_listing, take_listing
-from plates.bulk.output import Account, Output, read_json, write_json
+from plates.bulk.output import Account, Output, now, read_json, write_json
 from plates.bulk.reading import ChunkReader
 from plates.bulk.source import UNREACHABLE, Failure, Photo, describe, find_photos, is_url
 
@@ -131,7 +130,7 @@ class _Run:
             "counts": {},
             "not_written": [],  # the next run takes these chunks again
             "other_files": [],  # the first ones of files that are no photos
-            "began": before.get("began", _now()),
+            "began": before.get("began", now()),
         }
         # Of the committed chunks that stay.
         self._accounts: dict[int, Account] = {}
@@ -225,7 +224,7 @@ class _Run:
             "process_deaths": sum(one.deaths for one in accounts),
         }
         self.manifest["other_files"] = others[:_KEPT_NAMES]
-        self.manifest["written"] = _now()
+        self.manifest["written"] = now()
         try:
             write_json(self._output.manifest, self.manifest)
         except OSError as error:  # on a full disk the run goes on without
@@ -314,7 +313,3 @@ def _cause_of(error: BaseException) -> str:
     while isinstance(inner := getattr(error, "cause", None) or error.__cause__, BaseException):
         error = inner
     return str(error).strip().rpartition("\n")[2] or type(error).__name__
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

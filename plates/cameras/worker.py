@@ -38,7 +38,6 @@ from plates.cameras.store import Outbox, Store
 from plates.cameras.watch import follow
 from plates.serving.child import SIGN_S, Child, begin, give_sign, python
 
-_COMMAND = python("plates.cameras.worker")
 _FLUSH_S = 1.5
 
 log = logging.getLogger("plates.cameras")
@@ -52,7 +51,7 @@ def parts(path: Path, environment: Callable[[], Mapping[str, str]]) -> list[Chil
     file = camera_settings.load(path)
     works = {f"camera {camera.name}": ("--camera", camera.name) for camera in file.cameras}
     return [
-        Child(name, [*_COMMAND, *work], environment, needed=False)
+        Child(name, [*python("plates.cameras.worker"), *work], environment, needed=False)
         for name, work in {**works, "delivery": ("--deliver",)}.items()
     ]
 
