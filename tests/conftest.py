@@ -55,8 +55,7 @@ def triton():
         yield SimpleNamespace(grpc_url=grpc_url, http_url=http_url, embedded=None)
         return
     with embedded_triton() as server:
-        urls = {"grpc_url": server.grpc_url, "http_url": server.http_url}
-        yield SimpleNamespace(**urls, embedded=server)
+        yield SimpleNamespace(grpc_url=server.grpc_url, http_url=server.http_url, embedded=server)
 
 
 @pytest.fixture(scope="session")
