@@ -10,9 +10,7 @@ import json
 import re
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -130,15 +128,20 @@ def _export_graphs(modules: weights.Modules, folder: Path, version: str) -> dict
     """Write all nets into a folder in both forms, and check them; returns hashes by path."""
     inputs, hashes = inputs_for(modules.specs, modules.rectify), {}
     nets = (modules.detect, modules.rectify, modules.recognize)
-    for graph, net in zip(graphs_of(modules.specs), nets, strict=True):
-        script, onnx = (folder / graph.name / version / f"model.{kind}" for kind in ("pt", "onnx"))
+    for name, net in zip(GRAPHS, nets, strict=True):
+        script, onnx = (folder / name / version / f"model.{kind}" for kind in ("pt", "onnx"))
         script.parent.mkdir(parents=True)
-        with _old_exporters():
-            torch.jit.save(torch.jit.trace(net, graph.example(), check_trace=False), script)
+        # Of several rows: a batch axis of one could be traced as a constant.
+        example = inputs[name][0]
+        # Triton serves what the old exporters write, though torch advises to move on.
+        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+            # affine_grid checks its size in Python; the size is a constant of the graph.
+            warnings.filterwarnings("ignore", "Converting a tensor to a Python boolean")
+            torch.jit.save(torch.jit.trace(net, example, check_trace=False), script)
             loaded: Net = torch.jit.load(script, map_location="cpu").eval()
-        _write_onnx(graph, net, onnx)
-        artifacts = {"TorchScript": loaded, "ONNX": load_onnx(graph, onnx)}
-        check_agreement(graph, net, artifacts, inputs[graph.name])
+            _write_onnx(name, net, example, onnx)
+        artifacts = {"TorchScript": loaded, "ONNX": load_onnx(name, onnx)}
+        check_agreement(name, net, artifacts, inputs[name])
         for path in (script, onnx):
             hashes[str(path.relative_to(folder))] = release.sha256_of(path)
     return hashes
@@ -155,27 +158,11 @@ def _check_configured(specs: Specs) -> None:
                 )
 
 
-@dataclass(frozen=True)
-class Graph:
-    """How one net is exported; the name is the Triton model's."""
-
-    name: str
-    shape: tuple[int, int, int]  # (C, H, W) of the input it is traced with
-    dtype: torch.dtype  # uint8 in [0, 255], or float32 normalised
-    dynamic: dict[int, str]  # names of the input's axes that may vary, beside the batch axis
-    # Largest difference between outputs as a share of what is allowed.
-    compare: Callable[[Outputs, Outputs], float]
-
-    def example(self) -> Tensor:
-        """Make a reproducible input to trace with, of random values."""
-        # Two rows: a batch axis of one could be traced as a constant.
-        generator = torch.Generator().manual_seed(2)
-        pixels = torch.randint(0, 256, (2, *self.shape), generator=generator)
-        return pixels.to(torch.uint8) if self.dtype == torch.uint8 else pixels / 127.5 - 1
-
-
 def compare_values(expected: Outputs, found: Outputs) -> float:
-    """Compare element by element: 0.001 is allowed, of large values 5 millionths of the largest."""
+    """Compare element by element; returns the largest difference as a share of what is allowed.
+
+    That is 0.001, and of large values 5 millionths of the largest.
+    """
     differences = [
         (one - other).abs().max() / one.abs().max().clamp(min=200).mul(5e-6)
         for one, other in zip(expected, found, strict=True)
@@ -196,51 +183,27 @@ def compare_candidates(expected: Outputs, found: Outputs) -> float:
     return float(torch.stack(differences).max())
 
 
-def graphs_of(specs: Specs) -> tuple[Graph, Graph, Graph]:
-    """How detector, rectifier and recognizer are exported."""
-    canvas, axes = (3, *specs.detector.canvases_hw[0]), {2: "height", 3: "width"}
-    crops, plates = (3, *specs.rectifier.crop_hw), (3, *specs.rectifier.rectified_hw)
-    return (
-        Graph("yolo", canvas, torch.uint8, axes, compare_candidates),
-        Graph("stn", crops, torch.float32, {}, compare_values),
-        Graph("lprnet", plates, torch.float32, {}, compare_values),
+def _write_onnx(name: str, net: nn.Module, example: Tensor, path: Path) -> None:
+    given, outputs, batch = spec.TENSORS.graph_input, GRAPHS[name], {0: "batch"}
+    sides = {2: "height", 3: "width"} if name == "yolo" else {}
+    torch.onnx.export(
+        net,
+        (example,),
+        path,
+        dynamo=False,
+        opset_version=OPSET,
+        input_names=[given],
+        output_names=list(outputs),
+        dynamic_axes={given: batch | sides, **dict.fromkeys(outputs, batch)},
     )
 
 
-@contextmanager
-def _old_exporters() -> Iterator[None]:
-    """Silence torch's advice to move on: Triton serves what the old exporters write."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        # affine_grid checks its size in Python; the size is a constant of the graph.
-        warnings.filterwarnings("ignore", "Converting a tensor to a Python boolean")
-        yield
-
-
-def _write_onnx(graph: Graph, net: nn.Module, path: Path) -> None:
-    outputs, axes = GRAPHS[graph.name], {0: "batch"}
-    with _old_exporters():
-        torch.onnx.export(
-            net,
-            (graph.example(),),
-            path,
-            dynamo=False,
-            opset_version=OPSET,
-            input_names=[spec.TENSORS.graph_input],
-            output_names=list(outputs),
-            dynamic_axes={
-                spec.TENSORS.graph_input: axes | graph.dynamic,
-                **dict.fromkeys(outputs, axes),
-            },
-        )
-
-
-def load_onnx(graph: Graph, path: Path) -> Net:
+def load_onnx(name: str, path: Path) -> Net:
     """Open an exported graph on the CPU."""
     # Another engine than serves it.
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    wanted, name = list(GRAPHS[graph.name]), spec.TENSORS.graph_input
-    return lambda inputs: tuple(map(torch.from_numpy, session.run(wanted, {name: inputs.numpy()})))
+    wanted, given = list(GRAPHS[name]), spec.TENSORS.graph_input
+    return lambda inputs: tuple(map(torch.from_numpy, session.run(wanted, {given: inputs.numpy()})))
 
 
 def inputs_for(specs: Specs, rectify: Net) -> dict[str, list[Tensor]]:
@@ -248,7 +211,7 @@ def inputs_for(specs: Specs, rectify: Net) -> dict[str, list[Tensor]]:
 
     Random pixels would say little: nets answer them with next to nothing, and an engine's
     faults show where there is something to see. The rectifier's module makes the recognizer's
-    inputs; canvases have every size.
+    inputs; canvases have every size. The first batch is also what a graph is traced with.
     """
     photo = images.decode(release.DEFAULT_GOLDEN.read_bytes())
     scenes = (photo, photo[:, ::-1], photo // 2)  # mirrored, and darker
@@ -270,17 +233,18 @@ def inputs_for(specs: Specs, rectify: Net) -> dict[str, list[Tensor]]:
 
 
 def check_agreement(
-    graph: Graph, net: Net, artifacts: Mapping[str, Net], batches: Sequence[Tensor]
+    name: str, net: Net, artifacts: Mapping[str, Net], batches: Sequence[Tensor]
 ) -> None:
     """Raise ExportError if an artifact disagrees with its module on one of the batches."""
+    compare = compare_candidates if name == "yolo" else compare_values
     for inputs in batches:
         expected = _outputs(net, inputs)
         for kind, artifact in artifacts.items():
-            difference = graph.compare(expected, _outputs(artifact, inputs))
+            difference = compare(expected, _outputs(artifact, inputs))
             # Written so that NaN is a disagreement.
             if not difference < 1:
                 raise ExportError(
-                    f"{graph.name}: {kind} disagrees with its module on "
+                    f"{name}: {kind} disagrees with its module on "
                     f"{tuple(inputs.shape)}: {difference:.3g} times the difference allowed"
                 )
 

@@ -11,7 +11,7 @@ from google.protobuf import text_format
 from support import ROOT
 from tritonclient.grpc import model_config_pb2
 
-from plate_models import contract, export, release, spec
+from plate_models import contract, release, spec
 from plate_models.formats import grammar_of
 from plate_models.pipeline import PipelineConfig, Plate
 from plate_models.recognition import ctc
@@ -22,7 +22,13 @@ ORIGIN = contract.Origin("sha256:0123", "cpu")
 PHOTO = np.zeros((480, 640, 3), np.uint8)
 EVERYTHING = {*contract.OUTPUTS, contract.LOG_PROBS, contract.MODEL_INFO}
 REPOSITORY = ROOT / "model_repository"
-MODELS = ("plate_recognition", *contract.GRAPHS)
+# Each net's spec, and the sides of its inputs.
+NETS = {
+    "yolo": (spec.DETECTOR, (-1, -1)),
+    "stn": (spec.RECTIFIER, spec.RECTIFIER.crop_hw),
+    "lprnet": (spec.RECOGNIZER, spec.RECTIFIER.rectified_hw),
+}
+MODELS = ("plate_recognition", *NETS)
 # The rectifier has no file for TensorRT, which lacks AffineGrid.
 CONFIGS = [path for model in MODELS for path in sorted((REPOSITORY / model).rglob("*.pbtxt"))]
 
@@ -185,12 +191,10 @@ def test_profiles_differ_only_in_how_they_run_and_their_queues_are_bounded(path)
     if path.stem != "tensorrt":  # an engine is built for one alphabet
         assert outputs == shapes(other.output)
     assert tuple(outputs) == contract.GRAPHS.get(model, tuple(outputs))
-    specs = (spec.DEFAULTS.detector, spec.DEFAULTS.rectifier, spec.DEFAULTS.recognizer)
-    for graph, of_net in zip(export.graphs_of(spec.DEFAULTS), specs, strict=True):
-        if graph.name == model:
-            dims = [-1 if axis in graph.dynamic else n for axis, n in enumerate(graph.shape, 1)]
-            assert [list(entry.dims) for entry in config.input] == [dims]
-            assert config.max_batch_size == of_net.max_batch_size
+    if model in NETS:
+        of_net, sides = NETS[model]
+        assert [list(entry.dims) for entry in config.input] == [[3, *sides]]
+        assert config.max_batch_size == of_net.max_batch_size
     # An empty name is the folder's name, and Triton serves the newest version.
     assert config.name == "" and spec.MODEL_VERSION == "1"
     policy = config.dynamic_batching.default_queue_policy
