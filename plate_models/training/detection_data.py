@@ -23,7 +23,7 @@ from plate_models.training.synthetic.kinds import CAR, DRAWN, kind_named
 from plate_models.training.synthetic.latin import LATIN
 from plate_models.training.synthetic.photo import camera, photograph
 from plate_models.training.synthetic.scenes import Patch, paint_clutter, paint_plate
-from plate_models.training.tables import pick
+from plate_models.training.tables import choose, pick
 
 # A box this many times as wide as high holds one line of text.
 _LONG = 2.6
@@ -101,10 +101,12 @@ class WindowSettings:
     """How windows are drawn."""
 
     size: int = 384  # side of a window in pixels, a multiple of 32
-    # Cells per side and the chance of each.
-    grids: tuple[tuple[int, float], ...] = ((1, 0.4), (2, 0.35), (3, 0.25))
-    # Per grid, the plate widths (from, to) in pixels, drawn log-uniformly.
-    widths: tuple[tuple[float, float], ...] = ((45.0, 290.0), (20.0, 110.0), (12.0, 60.0))
+    # Cells per side, the plate widths in pixels, drawn log-uniformly, and the chance of each.
+    grids: tuple[tuple[int, tuple[float, float], float], ...] = (
+        (1, (45.0, 290.0), 0.4),
+        (2, (20.0, 110.0), 0.35),
+        (3, (12.0, 60.0), 0.25),
+    )
     background: float = 0.08  # chance that a cell is cut anywhere from a training photo
     negative: float = 0.25  # chance that a cell comes from a photo without plates
     mistaken: float = 0.4  # chance that it shows what was taken for a plate, where a photo has any
@@ -157,15 +159,13 @@ class WindowSampler:
     def draw(self, rng: Generator) -> Window:
         """Compose one window from its cells and degrade it as a camera would."""
         settings = self.settings
-        chances = np.array([chance for _, chance in settings.grids])
-        choice = int(rng.choice(len(chances), p=chances / chances.sum()))
-        cells = settings.grids[choice][0]
+        cells, widths = choose(settings.grids, rng)
         image = np.full((settings.size, settings.size, 3), DETECTOR.pad_value, np.uint8)
         boxes, unclear, lines = [], [], []
         xs, ys = (_cuts(settings.size, cells, rng) for _ in range(2))
         for y0, y1 in pairwise(ys):
             for x0, x1 in pairwise(xs):
-                cell = self._draw_cell((y1 - y0, x1 - x0), settings.widths[choice], rng)
+                cell = self._draw_cell((y1 - y0, x1 - x0), widths, rng)
                 image[y0:y1, x0:x1] = cell.image
                 shift = np.array([x0, y0, x0, y0], np.float32)
                 boxes.append(cell.boxes + shift)

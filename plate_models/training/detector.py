@@ -16,12 +16,12 @@ from plate_models.pixels import to_device
 from plate_models.spec import DEFAULTS, DETECTOR
 from plate_models.training.detection_data import Window, WindowSampler, load_empty, load_world
 from plate_models.training.detection_loss import Targets, detection_loss
-from plate_models.training.run import Run, autocast
+from plate_models.training.run import Experiment, Run, autocast
 
 
-@dataclass(frozen=True)
-class DetectorTraining:
-    """One experiment; `plates train` shows the texts as help."""
+@dataclass(frozen=True, kw_only=True)
+class DetectorTraining(Experiment):
+    """One experiment with the detector."""
 
     data: Annotated[Path, "folder with world_photos/ and no_plates/"]
     folder: Annotated[Path, "checkpoints, to go on from them, and curves"] = Path("runs/detector")
@@ -29,12 +29,8 @@ class DetectorTraining:
     batch_size: Annotated[int, "windows per optimizer step"] = 16
     peak_rate: Annotated[float, "highest learning rate of AdamW"] = 2e-3
     weight_decay: Annotated[float, "of the convolutions' weights"] = 0.03
-    threads: Annotated[int, "CPU threads"] = 1
-    device: Annotated[str, "where the net learns, cpu or cuda:0"] = "cpu"
-    loaders: Annotated[int, "processes that draw windows; 0: the training itself"] = 0
     report_every: Annotated[int, "steps between two reports and checkpoints"] = 100
     start_from: Annotated[Path | None, "folder of weights to start from, not random ones"] = None
-    release: Annotated[Path | None, "folder for the trained weights instead of the run's"] = None
     seed: Annotated[int, "of the first weights and of the windows"] = 0
 
 
@@ -42,7 +38,6 @@ class Training(Run):
     """The detector in training, on the sampler's windows."""
 
     def __init__(self, config: DetectorTraining, sampler: WindowSampler) -> None:
-        self.config = config
         torch.set_num_threads(config.threads)
         torch.manual_seed(config.seed)
         net = YOLOv5(DETECTOR)
@@ -57,12 +52,12 @@ class Training(Run):
             for matrices, x in ((True, config.weight_decay), (False, 0.0))
         ]
         optimizer = torch.optim.AdamW(groups)
-        super().__init__(net, optimizer, config.folder, config.minutes, config.peak_rate, 0.998)
+        super().__init__(config, net, optimizer, decay=0.998)
 
         def draw(rng: np.random.Generator) -> list[Window]:
             return [sampler.draw(rng) for _ in range(config.batch_size)]
 
-        self.windows = self.batches(draw, config.seed, config.loaders)
+        self.windows = self.batches(draw)
 
     def step(self) -> dict[str, float]:
         """Learn from one batch; returns the loss and its parts."""
@@ -106,7 +101,7 @@ def train(config: DetectorTraining) -> Path:
     photos = load_world(config.data)
     sampler = WindowSampler(photos, load_empty(config.data))
     training = Training(config, sampler)
-    training.use_up(training.step, config.report_every)
+    training.use_up(training.step)
     summary = {
         "data": "world_photos (training part), no_plates (training half), "
         f"rendered Russian plates painted over {sampler.settings.painted:.0%} of them, "
@@ -115,4 +110,4 @@ def train(config: DetectorTraining) -> Path:
         "seed": config.seed,
     }
     nets = {"detector": training.averaged.module}
-    return training.release(nets, summary, config.start_from, config.release)[0]
+    return training.release(nets, summary)[0]

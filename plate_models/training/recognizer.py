@@ -27,7 +27,7 @@ from plate_models.training import imaging
 from plate_models.training.crop_cache import CropBatch, CropCache, batch_of
 from plate_models.training.imaging import Field, Floats, Image
 from plate_models.training.labels import LabelError, load_world_photos, world_seen
-from plate_models.training.run import Run, autocast
+from plate_models.training.run import Experiment, Run, autocast
 from plate_models.training.synthetic.crops import CropSample, crop_around, render_crop
 from plate_models.training.synthetic.photo import camera, photograph
 
@@ -40,9 +40,9 @@ _REAL_SHARE, _PLATE_CROPS, _CLUTTER_CROPS = 0.3, 16, 6
 _LEAST_SCORE, _LEAST_PX = 0.8, 38.0
 
 
-@dataclass(frozen=True)
-class RecognizerTraining:
-    """One experiment; `plates train` shows the texts as help."""
+@dataclass(frozen=True, kw_only=True)
+class RecognizerTraining(Experiment):
+    """One experiment with rectifier and recognizer."""
 
     folder: Annotated[Path, "checkpoints, to go on from them, and curves"] = Path("runs/recognizer")
     cache: Annotated[Path, "rendered crops"] = Path(".cache/crops")
@@ -51,9 +51,6 @@ class RecognizerTraining:
     data: Annotated[Path | None, "folder with world_photos/: what is read there is learnt"] = None
     held_out: Annotated[int, "rendered crops that are not trained on, for the exact match"] = 1000
     workers: Annotated[int, "processes that render crops"] = 1
-    threads: Annotated[int, "CPU threads of the training itself"] = 1
-    device: Annotated[str, "where the nets learn, cpu or cuda:0"] = "cpu"
-    loaders: Annotated[int, "processes that vary crops; 0: the training itself"] = 0
     batch_size: Annotated[int, "crops per optimizer step"] = 64
     peak_rate: Annotated[float, "highest learning rate of AdamW"] = 1.5e-3
     corner_weight: Annotated[float, "of the rectifier's corner loss beside the CTC loss"] = 2.0
@@ -63,7 +60,6 @@ class RecognizerTraining:
     rectifier_first: Annotated[float, "share of the minutes for the rectifier alone"] = 0.05
     report_every: Annotated[int, "steps between two reports"] = 1000
     start_from: Annotated[Path | None, "folder of weights; nets without a file start afresh"] = None
-    release: Annotated[Path | None, "folder for the trained weights instead of the run's"] = None
     seed: Annotated[int, "of the rendered set and of the order in which it is seen"] = 50577
 
 
@@ -174,12 +170,9 @@ def exact_match(reader: nn.Module, batch: CropBatch, device: str) -> dict[int, f
     for start in range(0, len(batch.images), 100):
         part = batch.part(slice(start, start + 100))
         logits, _ = reader(to_input(part.images, device), to_device(part.lines, device))
-        texts = [
-            "".join(RECOGNIZER.alphabet[i] for i in label if i >= 0) for label in row_labels(part)
-        ]
         rows = [
-            ctc.greedy_decode(ctc.log_softmax(row)) == text
-            for row, text in zip(to_host(logits), texts, strict=True)
+            ctc.encode(ctc.greedy_decode(ctc.log_softmax(row))) == label[label >= 0].tolist()
+            for row, label in zip(to_host(logits), row_labels(part), strict=True)
         ]
         ones = int((part.lines == 1).sum())
         right[1] += rows[:ones]
@@ -270,10 +263,10 @@ def _rows_of(text: str, plate: Plate, alphabet: str) -> tuple[str, ...]:
 class Training(Run):
     """Rectifier and recognizer in training."""
 
+    config: RecognizerTraining
     net: Reader
 
     def __init__(self, config: RecognizerTraining) -> None:
-        self.config = config
         torch.set_num_threads(config.threads)
         torch.manual_seed(config.seed)
         reader = Reader()
@@ -285,7 +278,7 @@ class Training(Run):
                 take_over(reader.nets[name], weights.read_file(files[name]))
         reader.to(config.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         optimizer = torch.optim.AdamW(reader.parameters(), weight_decay=1e-2)
-        super().__init__(reader, optimizer, config.folder, config.minutes, config.peak_rate)
+        super().__init__(config, reader, optimizer)
 
     def step(self, batch: CropBatch) -> dict[str, float]:
         """Learn from one batch; returns its loss and its corner distance."""
@@ -331,8 +324,8 @@ def train(config: RecognizerTraining) -> dict[int, float]:
             match = exact_match(training.averaged, held_out, config.device)
             return {"one_line": match[1], "two_lines": match[2]}
 
-        batches = training.batches(draw, config.seed, config.loaders)
-        training.use_up(lambda: training.step(next(batches)), config.report_every, check)
+        batches = training.batches(draw)
+        training.use_up(lambda: training.step(next(batches)), check)
         match = exact_match(training.averaged, held_out, config.device)
         read = "; world_photos (training part): plates as read, if seen so, too, and what is none"
         summary = {
@@ -341,5 +334,5 @@ def train(config: RecognizerTraining) -> dict[int, float]:
             "rendered_exact_match_by_lines": {k: round(v, 4) for k, v in match.items()},
         }
         nets = cast(Reader, training.averaged.module).nets
-        training.release(nets, summary, config.start_from, config.release)
+        training.release(nets, summary)
         return match

@@ -5,9 +5,10 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import cv2
 import numpy as np
@@ -29,6 +30,22 @@ _BAR = "{percentage:3.0f}%|{bar}| {n:.1f} of {total:.1f} min, {remaining} left{p
 _WARM_UP = 0.03
 
 
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """What every training takes; `plates train` shows the texts as help."""
+
+    folder: Path
+    minutes: float
+    peak_rate: float
+    report_every: int
+    seed: int
+    start_from: Path | None = None
+    threads: Annotated[int, "CPU threads of the training itself"] = 1
+    device: Annotated[str, "where the nets learn, cpu or cuda:0"] = "cpu"
+    loaders: Annotated[int, "processes that draw batches; 0: the training itself"] = 0
+    release: Annotated[Path | None, "folder for the trained weights instead of the run's"] = None
+
+
 def autocast(device: str) -> torch.autocast:
     """Compute in bfloat16 where the processor can: emulated, it takes nine times as long."""
     kind = torch.device(device).type
@@ -46,25 +63,18 @@ class Run:
     """
 
     def __init__(
-        self,
-        net: nn.Module,
-        optimizer: Optimizer,
-        folder: Path,
-        minutes: float,
-        peak_rate: float,
-        decay: float = 0.999,
+        self, config: Experiment, net: nn.Module, optimizer: Optimizer, decay: float = 0.999
     ) -> None:
         def average(kept: Tensor, new: Tensor, steps: Tensor | int) -> Tensor:
             # Early on the average follows faster.
             return kept + (1 - decay * (1 - math.exp(-(int(steps) + 1) / 500))) * (new - kept)
 
-        self.net, self.optimizer = net, optimizer
+        self.config, self.net, self.optimizer = config, net, optimizer
         self.averaged = AveragedModel(net, avg_fn=average, use_buffers=True).eval()
         self.samples = 0
         self.spent_s = 0.0  # by earlier runs
-        self._started, self._minutes, self._peak_rate = time.monotonic(), minutes, peak_rate
-        self._folder, self._checkpoint = folder, folder / "checkpoint.pt"
-        folder.mkdir(parents=True, exist_ok=True)
+        self._started, self._checkpoint = time.monotonic(), config.folder / "checkpoint.pt"
+        config.folder.mkdir(parents=True, exist_ok=True)
         if self._checkpoint.is_file():
             try:
                 state = torch.load(self._checkpoint, map_location="cpu", weights_only=True)
@@ -80,25 +90,24 @@ class Run:
                     "choose another --folder"
                 ) from error
         else:
-            (folder / "curves.csv").unlink(missing_ok=True)  # of a training that is finished
+            (config.folder / "curves.csv").unlink(missing_ok=True)  # of a training that is finished
 
     @property
     def steps(self) -> int:
         """Optimizer steps so far, earlier runs included."""
         return int(self.averaged.n_averaged)
 
-    def batches(
-        self, draw: Callable[[np.random.Generator], Batch], seed: int, loaders: int
-    ) -> Iterator[Batch]:
+    def batches(self, draw: Callable[[np.random.Generator], Batch]) -> Iterator[Batch]:
         """Draw each further step's batch, with the generator that it would have in one run.
 
-        So many other processes draw them ahead, or, if 0, this one when it needs them.
+        Other processes draw them ahead, or, without loaders, this one when it needs them.
         """
+        loaders = self.config.loaders
         if loaders:
             cv2.setNumThreads(1)  # a forked process waits for ever for the threads of its parent
 
         def drawn(step: Any) -> Batch:
-            return draw(np.random.default_rng((seed, step)))
+            return draw(np.random.default_rng((self.config.seed, step)))
 
         steps: Any = range(self.steps, sys.maxsize)
         return iter(DataLoader(steps, None, num_workers=loaders, collate_fn=drawn))
@@ -111,15 +120,15 @@ class Run:
     @property
     def progress(self) -> float:
         """Share of the minutes used, in [0, 1]."""
-        return min(1.0, self.elapsed_s / max(self._minutes * 60, 1e-9))
+        return min(1.0, self.elapsed_s / max(self.config.minutes * 60, 1e-9))
 
     @property
     def rate(self) -> float:
         """The learning rate now: a linear rise, then a cosine down to 0."""
         if (progress := self.progress) < _WARM_UP:
-            return self._peak_rate * max(progress / _WARM_UP, 0.01)
+            return self.config.peak_rate * max(progress / _WARM_UP, 0.01)
         done = (progress - _WARM_UP) / (1 - _WARM_UP)
-        return self._peak_rate * 0.5 * (1 + math.cos(math.pi * done))
+        return self.config.peak_rate * 0.5 * (1 + math.cos(math.pi * done))
 
     def save(self) -> None:
         """Write the checkpoint in one step: a killed training leaves the last whole one."""
@@ -145,20 +154,18 @@ class Run:
         self.averaged.update_parameters(self.net)
         self.samples += samples
 
-    def use_up(
-        self, step: Callable[[], Figures], report_every: int, check: Callable[[], Figures] = dict
-    ) -> None:
+    def use_up(self, step: Callable[[], Figures], check: Callable[[], Figures] = dict) -> None:
         """Take steps until the minutes are used; report, draw and save every so many steps.
 
         Each learns from one batch; what it and the check of averaged weights return is drawn.
         """
         taken: list[Figures] = []
-        done = self.progress * self._minutes
-        with tqdm(total=self._minutes, initial=done, bar_format=_BAR) as bar:
+        minutes, done = self.config.minutes, self.progress * self.config.minutes
+        with tqdm(total=minutes, initial=done, bar_format=_BAR) as bar:
             while self.progress < 1:
                 taken.append(step())
-                bar.update(self.progress * self._minutes - bar.n)
-                if self.progress >= 1 or len(taken) == report_every:
+                bar.update(self.progress * minutes - bar.n)
+                if self.progress >= 1 or len(taken) == self.config.report_every:
                     row = {"samples": self.samples, **pd.DataFrame(taken).mean(), **check()}
                     bar.set_postfix({name: f"{value:.4g}" for name, value in row.items()})
                     self._draw({**row, "rate": self.rate})
@@ -170,28 +177,22 @@ class Run:
         """Append a row (the same keys each time) to the curves, and draw them anew."""
         from matplotlib.figure import Figure
 
-        table = self._folder / "curves.csv"
+        table = self.config.folder / "curves.csv"
         pd.DataFrame([row]).to_csv(table, mode="a", header=not table.exists(), index=False)
         curves = pd.read_csv(table, index_col="samples")
         rows = math.ceil(len(curves.columns) / 2)
         figure = Figure(figsize=(10, 2.2 * rows), layout="constrained")
         places = figure.subplots(rows, 2).flat[: len(curves.columns)]
         curves.plot(ax=places, subplots=True, legend=False, grid=True, title=[*curves])
-        figure.savefig(self._folder / "curves.png")
+        figure.savefig(self.config.folder / "curves.png")
 
-    def release(
-        self,
-        nets: Mapping[str, nn.Module],
-        summary: Mapping[str, Any],
-        start_from: Path | None,
-        folder: Path | None,
-    ) -> list[Path]:
+    def release(self, nets: Mapping[str, nn.Module], summary: Mapping[str, Any]) -> list[Path]:
         """Write finished weights; a training that could not goes on from its checkpoint to here.
 
-        They go to a folder, made if need be, by default the run's, with a summary of how they came
-        to be: what every training knows is added, such as the weights that this one began with.
+        With them goes a summary of how they came to be: what every training knows is added, such as
+        the weights that this one began with.
         """
-        folder = folder or self._folder
+        folder, start_from = self.config.release or self.config.folder, self.config.start_from
         folder.mkdir(parents=True, exist_ok=True)
         about = {
             "samples_seen": self.samples,

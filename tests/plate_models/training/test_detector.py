@@ -60,7 +60,7 @@ def test_unclear_places_are_not_judged():
     assert (fine < 0).sum() == fine.numel() - 3 * 3 * 7
 
 
-SMALL = WindowSettings(128, ((1, 1.0),), ((30.0, 90.0),), background=0.0, clutter=(0.0, 0.0))
+SMALL = WindowSettings(128, ((1, (30.0, 90.0), 1.0),), background=0.0, clutter=(0.0, 0.0))
 
 
 def photo_with_plate(seed=0, size_wh=(240, 180)):
@@ -81,7 +81,7 @@ def test_boxes_move_with_the_pixels(monkeypatch, cells, turned):
     monkeypatch.setattr(detection_data, "_TILTED", 1.0)
     if not turned:
         monkeypatch.setattr(detection_data, "_turn", lambda *_: np.eye(3))
-    settings = replace(SMALL, size=192, grids=((cells, 1.0),), painted=0.0)
+    settings = replace(SMALL, size=192, grids=((cells, (30.0, 90.0), 1.0),), painted=0.0)
     sampler = WindowSampler([photo_with_plate(seed) for seed in range(5)], settings=settings)
     near = 6 if turned else 3
     for seed in range(20):
@@ -111,7 +111,9 @@ def test_what_a_person_saw_is_aimed_at_or_left_alone(monkeypatch):
     assert max(len(w.boxes) for w in windows) == 1
     assert max(len(w.boxes) + len(w.unclear) for w in windows) == 2
     # In photos that are enlarged for a painted plate they lie where they lay.
-    settings = replace(SMALL, size=224, mistaken=0.0, painted=1.0, widths=((100.0, 110.0),))
+    settings = replace(
+        SMALL, size=224, mistaken=0.0, painted=1.0, grids=((1, (100.0, 110.0), 1.0),)
+    )
     sampler = WindowSampler([seen], settings=settings)
     windows = [sampler.draw(np.random.default_rng(seed)) for seed in range(40)]
     shown = [(w.image, box.astype(int)) for w in windows for box in w.unclear]
@@ -122,7 +124,8 @@ def test_what_a_person_saw_is_aimed_at_or_left_alone(monkeypatch):
 def test_training_learns_and_a_resumed_run_goes_on(monkeypatch, tmp_path):
     monkeypatch.setattr(detection_data, "degrade", lambda image, _: image)
     sampler = WindowSampler([photo_with_plate(s) for s in range(4)], (), replace(SMALL, painted=0))
-    config = DetectorTraining(tmp_path, tmp_path / "run", 1e6, batch_size=4, peak_rate=0.3)
+    places = {"data": tmp_path, "folder": tmp_path / "run"}
+    config = DetectorTraining(**places, minutes=1e6, batch_size=4, peak_rate=0.3)
     training = Training(config, sampler)
     losses = [training.step()["loss"] for _ in range(20)]
     assert np.mean(losses[-5:]) < 0.85 * np.mean(losses[:5])
@@ -154,7 +157,8 @@ def test_training_from_photos_to_weights(monkeypatch, tmp_path):
     assert len(load_world(data)) == len(names - validation_names(names)) < len(names)
     assert 0 < len(load_empty(data)) < 12
     monkeypatch.setattr(detector, "WindowSampler", partial(WindowSampler, settings=SMALL))
-    config = DetectorTraining(data, data / "run", 0.02, batch_size=4, report_every=2)
+    places = {"data": data, "folder": data / "run"}
+    config = DetectorTraining(**places, minutes=0.02, batch_size=4, report_every=2)
     path = train(config)
     assert path == data / "run" / "detector.safetensors"
     trained = torch.load(data / "run" / "finished.pt", weights_only=True)

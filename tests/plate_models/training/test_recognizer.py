@@ -65,8 +65,8 @@ def test_loss_falls_on_one_batch(config):
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")  # Python 3.12
 def test_loaders_draw_what_the_training_itself_would(config):
-    training = Training(config)
-    both = [training.batches(lambda rng: int(rng.integers(1000)), 7, count) for count in (0, 2)]
+    runs = [Training(replace(config, loaders=count)) for count in (0, 2)]
+    both = [run.batches(lambda rng: int(rng.integers(1000))) for run in runs]
     first, second = ([next(batches) for _ in range(9)] for batches in both)
     assert first == second and len(set(first)) > 6
 
@@ -143,9 +143,10 @@ def test_train_renders_learns_draws_and_releases(config, monkeypatch, capsys):
         summary = json.loads(file.metadata()["training"])
     assert summary["rendered_exact_match_by_lines"] == {str(k): round(match[k], 4) for k in (1, 2)}
     assert summary["started_from"] is None
-    second = Training(replace(config, folder=released.parent / "second", start_from=released))
+    place = {"folder": released.parent / "second", "release": None, "start_from": released}
+    second = Training(replace(config, **place))
     second.save()
-    second.release({"rectifier": second.net.stn}, {}, released, None)
+    second.release({"rectifier": second.net.stn}, {})
     with safe_open(released.parent / "second" / "rectifier.safetensors", "pt") as file:
         digest = json.loads(file.metadata()["training"])["started_from"]
     assert digest == f"sha256:{release.sha256_of(released / 'rectifier.safetensors')}"
