@@ -98,10 +98,8 @@ def read_file(path: Path) -> WeightsFile:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except (OSError, ValueError) as error:
-        raise WeightsError(f"{path}: can't be read: {error}") from error
-    except SafetensorError as error:
-        raise WeightsError(f"{path}: not a safetensors file: {error}") from error
+    except (OSError, ValueError, SafetensorError) as error:
+        raise WeightsError(f"{path}: can't be read as safetensors: {error}") from error
     return WeightsFile(path.stem, path, _contract_in(metadata, path), state)
 
 
@@ -266,12 +264,9 @@ def measured_with(folder: Path = WEIGHTS_DIR) -> dict[str, str]:
     files = [COUNTRIES / f"{name}.toml" for name in names]
     # Of the values: a comment in a country's file, or a line moved here, changes no score.
     countries = [without_plates(tomllib.loads(file.read_text("utf-8-sig"))) for file in files]
-    values: dict[str, Any] = {
-        "country": [*countries, ABROAD] if len(names) > 1 else countries[0]
-    } | {
-        name: sorted((k, repr(v)) for k, v in vars(module).items() if k.isupper())
-        for name, module in (("grammar", grammar), ("colour", appearance))
-    }
+    values: dict[str, Any] = {"country": [*countries, ABROAD] if len(names) > 1 else countries[0]}
+    for name, module in (("grammar", grammar), ("colour", appearance)):
+        values[name] = sorted((k, repr(v)) for k, v in vars(module).items() if k.isupper())
     return {name: sha256_of(path) for name, path in nets.items()} | {
         name: hashlib.sha256(repr(value).encode()).hexdigest() for name, value in values.items()
     }

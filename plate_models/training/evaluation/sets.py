@@ -32,7 +32,6 @@ _REGIONS = {"eu": "Europe", "br": "Brazil"}
 # size.
 LEAST_IOU, _TURNED_LEAST_IOU = 0.5, 0.2
 
-
 # From a photo, (H, W, 3) uint8 RGB, to a worse one, and where its pixels went: (3, 3).
 Recipe = Callable[[Image], tuple[Image, Floats]]
 

@@ -199,5 +199,4 @@ def _draw_line(ink: Mask, line: Box, thick_mm: float, scale: float) -> None:
     half_x, half_y = (thick_mm / 2, 0.0) if x0 == x1 else (0.0, thick_mm / 2)
     sides = np.array([x0 - half_x, y0 - half_y, x1 + half_x, y1 + half_y]) * scale - 0.5
     left, top, right, bottom = np.rint(sides * 16).astype(int).tolist()
-    path = np.array([(left, top), (right, top), (right, bottom), (left, bottom)], np.int32)
-    cv2.fillConvexPoly(ink, path, (255,), cv2.LINE_AA, 4)
+    cv2.rectangle(ink, (left, top), (right, bottom), (255,), -1, cv2.LINE_AA, 4)

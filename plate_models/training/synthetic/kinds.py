@@ -14,6 +14,7 @@ from itertools import groupby, islice
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
+from matplotlib.bezier import BezierSegment
 from numpy.random import Generator
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -75,7 +76,8 @@ class Stroke(Strict):
             if len(part) == 2:
                 points.append(part)
             elif len(part) == 8:
-                points += _bezier(*part)
+                curve = BezierSegment(np.reshape(part, (4, 2)))
+                points += [(x, y) for x, y in curve(np.linspace(0, 1, 20)).tolist()]
             else:
                 points += _arc(*part)
         return points
@@ -99,13 +101,6 @@ def _arc(
     xs = x + across * np.sign(cos) * np.abs(cos) ** (2 / power)
     ys = y + down * np.sign(sin) * np.abs(sin) ** (2 / power)
     return list(zip(xs.tolist(), ys.tolist(), strict=True))
-
-
-def _bezier(*control: float) -> list[Point]:
-    t = np.linspace(0, 1, 20)[:, None]
-    a, b, c, d = np.array(control).reshape(4, 2)
-    curve = (1 - t) ** 3 * a + 3 * (1 - t) ** 2 * t * b + 3 * (1 - t) * t**2 * c + t**3 * d
-    return [(float(x), float(y)) for x, y in curve]
 
 
 @dataclass(frozen=True)
