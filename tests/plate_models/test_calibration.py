@@ -8,14 +8,8 @@ from dataclasses import replace
 import pytest
 
 from plate_models import release, weights
-from plate_models.recognition.calibration import (
-    LOGIT_LIMIT,
-    NAME,
-    Calibration,
-    CalibrationError,
-    logit,
-    sigmoid,
-)
+from plate_models.recognition import calibration
+from plate_models.recognition.calibration import Calibration, CalibrationError, logit, sigmoid
 
 SHA256 = "0123456789abcdef" * 4
 PINS = dict.fromkeys(("recognizer", "rectifier", "country", "grammar", "colour"), SHA256)
@@ -43,14 +37,14 @@ def test_lines_run_between_knots_and_end_with_them():
     calibrated = [BENT.apply(1 - 10.0**-k) for k in range(2, 14)]
     assert calibrated == sorted(set(calibrated))
     for probability in (0.0, 1e-320, 1e-9, 0.5, 1 - 2**-53, 1.0):
-        assert abs(logit(probability)) <= LOGIT_LIMIT
+        assert abs(logit(probability)) <= calibration.LOGIT_LIMIT
         assert sigmoid(logit(probability)) == pytest.approx(probability, abs=1e-15)
 
 
 def test_json_and_back():
-    for calibration in (Calibration(), BENT, replace(BENT, elsewhere_readable_from=0.99)):
-        text = calibration.to_json({"crops": 7})
-        assert Calibration.from_json(text) == calibration
+    for fitted in (Calibration(), BENT, replace(BENT, elsewhere_readable_from=0.99)):
+        text = fitted.to_json({"crops": 7})
+        assert Calibration.from_json(text) == fitted
         assert json.loads(text)["fit"]["crops"] == 7
 
 
@@ -97,14 +91,14 @@ def test_weights_are_compared_with_their_calibration(tmp_path, monkeypatch):
     countries = shutil.copytree(weights.COUNTRIES, tmp_path / "countries")
     (countries / "ru.toml").write_text((countries / "ru.toml").read_text("utf-8"), "utf-8-sig")
     monkeypatch.setattr(weights, "COUNTRIES", countries)
-    found = weights.measured_with(folder)
-    released = Calibration.from_json((folder / NAME).read_text())
+    found, file = weights.measured_with(folder), folder / calibration.NAME
+    released = Calibration.from_json(file.read_text())
     assert released.measured_with.items() >= found.items()
-    (folder / NAME).write_text(Calibration(measured_with=found | {"rectifier": SHA256}).to_json())
+    file.write_text(Calibration(measured_with=found | {"rectifier": SHA256}).to_json())
     release.write_manifest(folder)
     with pytest.raises(release.WeightsError, match="the rectifier"):
         weights.load_modules(folder)
-    (folder / NAME).write_bytes(b"\xff\xfe")
+    file.write_bytes(b"\xff\xfe")
     release.write_manifest(folder)
     with pytest.raises(release.WeightsError, match=rf"{folder}/calibration\.json: "):
         weights.load_modules(folder)

@@ -8,13 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from plate_models.detection import (
-    choose_canvas,
-    find_small_boxes,
-    letterbox,
-    select_boxes,
-    tiles_of,
-)
+from plate_models import detection
+from plate_models.detection import choose_canvas, letterbox, tiles_of
 from plate_models.pixels import _one_field, crop, lift_contrast, resample
 from plate_models.rectification import crop_boxes, quads_from_theta, widen_boxes
 from plate_models.spec import DETECTOR, RECTIFIER
@@ -72,7 +67,7 @@ def test_tiles_full_of_plates_give_as_many_as_one_look_does():
     size, others = np.array((20, 8)), np.tile((0.9, 0), (DETECTOR.max_candidates, 1))
     candidates = np.concatenate((corner, corner + size, others), axis=1, dtype=np.float32)
     photo = np.zeros((2160, 3840, 3), np.uint8)
-    boxes, _, _ = find_small_boxes(photo, lambda _: candidates[None], DETECTOR)
+    boxes, _, _ = detection.find_small_boxes(photo, lambda _: candidates[None], DETECTOR)
     assert len(boxes) == DETECTOR.max_candidates
 
 
@@ -127,7 +122,7 @@ def test_what_is_no_image_is_refused(image, kind):
 def test_strong_boxes_that_overlap_no_better_one_are_chosen(rows, kept):
     candidates = [(x, 0, x + w, 10, score, kind) for x, w, score, kind in rows]
     candidates = np.array(candidates, np.float32).reshape(-1, 6)
-    boxes, scores, lines = select_boxes(candidates, CHOICE)
+    boxes, scores, lines = detection.select_boxes(candidates, CHOICE)
     assert boxes.shape == (len(kept), 4)
     assert (boxes == candidates[kept, :4]).all() and (scores == candidates[kept, 4]).all()
     assert lines.tolist() == [1] * len(kept)

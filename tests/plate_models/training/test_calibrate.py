@@ -16,26 +16,20 @@ from plate_models.recognition import calibration
 from plate_models.recognition.calibration import LOGIT_LIMIT, UNCALIBRATED, Calibration
 from plate_models.release import WEIGHTS_DIR, check_manifest, write_manifest
 from plate_models.training import calibration as calibrating
-from plate_models.training.calibration import (
-    describe,
-    isotonic,
-    read_crop,
-    render_known,
-    with_thresholds,
-)
+from plate_models.training.calibration import isotonic, with_thresholds
 from plates.cli import main as cli
 
 
 def test_crops_are_of_legible_size_and_read_as_served():
     nets, dice = load_nets(), map(np.random.default_rng, range(12))
-    crops, widths = zip(*(render_known(rng, "ru.car") for rng in dice), strict=True)
+    crops, widths = zip(*(calibrating.render_known(rng, "ru.car") for rng in dice), strict=True)
     assert min(widths) >= 56 and len({*widths}) == 12
-    readings = [read_crop(crop, nets) for crop in crops]
+    readings = [calibrating.read_crop(crop, nets) for crop in crops]
     right = [r.candidates[0][0] == c.text for r, c in zip(readings, crops, strict=True)]
     assert sum(right) >= 10 and all(0 <= reading.score <= 1 for reading in readings)
     # A detector that takes one line for two: serving reads it as one line, too, and is surer.
     surest = max(range(12), key=lambda place: readings[place].score * right[place])
-    doubtful = read_crop(replace(crops[surest], lines=2), nets)
+    doubtful = calibrating.read_crop(replace(crops[surest], lines=2), nets)
     assert doubtful.candidates[0][0] == crops[surest].text
 
 
@@ -123,7 +117,7 @@ def test_threshold_of_what_is_readable():
 
 def test_quality_by_hand():
     readings = readings_of([0.9, 0.6, 0.9, 0.6], [True, False, True, True])
-    found = describe(readings, UNCALIBRATED)
+    found = calibrating.describe(readings, UNCALIBRATED)
     assert (found["crops"], found["right"]) == (4, 0.75)
     # More bins than claims: each stands for itself.
     assert found["ece"] == pytest.approx((0.1 + 0.1 + 0.6 + 0.4) / 4)

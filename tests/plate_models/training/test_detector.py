@@ -13,13 +13,7 @@ from plate_models import release, weights
 from plate_models.images import ImageError
 from plate_models.nets.yolov5 import YOLOv5, cell_places, decode_boxes, flatten_heads
 from plate_models.training import detection_data, detector
-from plate_models.training.detection_data import (
-    TrainingPhoto,
-    WindowSampler,
-    WindowSettings,
-    load_empty,
-    load_world,
-)
+from plate_models.training.detection_data import WindowSampler, WindowSettings
 from plate_models.training.detection_loss import Targets, detection_loss
 from plate_models.training.detector import DetectorTraining, Training, train
 from plate_models.training.imaging import box_corners
@@ -72,7 +66,7 @@ def photo_with_plate(seed=0, size_wh=(240, 180)):
     image[y + 5 : y + 15, x + 8 : x + 72 : 4] = 20
     outline = (box_corners(80, 20) + np.array([x, y])).astype(np.float32).repeat(2, axis=0)
     nothing = np.zeros((0, 8, 2), np.float32), np.zeros((0, 4), np.float32)
-    return TrainingPhoto(image, outline[None], np.ones(1, np.int64), *nothing)
+    return detection_data.TrainingPhoto(image, outline[None], np.ones(1, np.int64), *nothing)
 
 
 @pytest.mark.parametrize(("cells", "turned"), [(1, False), (2, False), (1, True)])
@@ -150,12 +144,12 @@ def test_training_from_photos_to_weights(monkeypatch, tmp_path):
     seen = {key: [box] for key, box in boxes.items()}
     (data / "seen.json").write_text(json.dumps({f"w_{seed}.jpg": seen for seed in range(12)}))
     monkeypatch.setattr("plate_models.training.labels._SEEN", data / "seen.json")
-    photo = load_world(data)[0]
+    photo = detection_data.load_world(data)[0]
     assert photo.boxes[1].tolist() == boxes["plates"]
     assert photo.unclear.max() == 9 and photo.mistaken.tolist() == [boxes["mistaken"]]
     names = {f"w_{seed}.jpg" for seed in range(12)}
-    assert len(load_world(data)) == len(names - validation_names(names)) < len(names)
-    assert 0 < len(load_empty(data)) < 12
+    assert len(detection_data.load_world(data)) == len(names - validation_names(names)) < len(names)
+    assert 0 < len(detection_data.load_empty(data)) < 12
     monkeypatch.setattr(detector, "WindowSampler", partial(WindowSampler, settings=SMALL))
     places = {"data": data, "folder": data / "run"}
     config = DetectorTraining(**places, minutes=0.02, batch_size=4, report_every=2)
@@ -177,4 +171,4 @@ def test_training_from_photos_to_weights(monkeypatch, tmp_path):
     for path in (data / "world_photos" / "images").iterdir():
         path.write_bytes(path.read_bytes()[:99])
     with pytest.raises(ImageError, match=r"w_\d+\.jpg: "):
-        load_world(data)
+        detection_data.load_world(data)

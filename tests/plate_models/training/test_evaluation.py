@@ -14,17 +14,9 @@ from plate_models.detection import box_iou_xyxy
 from plate_models.engines.nets import load_nets
 from plate_models.pipeline import Plate
 from plate_models.recognition.decoding import Reading
-from plate_models.training.evaluation import sets
+from plate_models.training.evaluation import scoreboard, sets
 from plate_models.training.evaluation.comparison import compare, load_report
-from plate_models.training.evaluation.scoreboard import (
-    READ,
-    Answer,
-    PlateResult,
-    Scoreboard,
-    match,
-    score,
-    table,
-)
+from plate_models.training.evaluation.scoreboard import READ, Answer, PlateResult, Scoreboard, score
 from plate_models.training.evaluation.sets import RECIPES, move_box
 from plate_models.training.labels import LabelledPlate
 
@@ -36,11 +28,9 @@ def answer(text, guess="", iou=0.9, photo="a.jpg"):
     return Answer(photo, BOX, text, guess or text, 0.9, "ru.car", 1, 0.8, iou)
 
 
-def plate(text, label, *answers, width=100, light="day", **about):
+def plate(text, label, *answers, photo="a.jpg", legible=True):
     """A labelled plate, what is read in its label, and the answers on it."""
-    known = {"photo": "a.jpg", "legible": True} | about
-    label_of = LabelledPlate((10.0, 20.0, 10.0 + width, 45.0), text, known["legible"], light)
-    return PlateResult(known["photo"], label_of, answer(label), answers)
+    return PlateResult(photo, LabelledPlate(BOX, text, legible), answer(label), answers)
 
 
 RIGHT = "A111AA77"
@@ -75,8 +65,8 @@ def board():
         photos=3,
         plates=[
             plate("A111AA77", "A111AA77", answer("A111AA77", iou=0.8)),
-            plate("B222BB77", "B222BB77", answer("B222BB7", iou=0.6), light="dark", width=60),
-            plate("C333CC77", "C333CC7", answer("C333CC77", iou=0.2), width=30),
+            plate("B222BB77", "B222BB77", answer("B222BB7", iou=0.6)),
+            plate("C333CC77", "C333CC7", answer("C333CC77", iou=0.2)),
             plate("", "X", answer("X"), legible=False),
         ],
         elsewhere=[answer("D444DD77", iou=0), answer("", "X", iou=0)],
@@ -105,14 +95,14 @@ def test_scoreboard_counts_each_thing_once():
 
 def test_the_table_has_a_row_for_each_set():
     rows = {"a": board(), "b": replace(board(), complete=True), "c": Scoreboard(photos=4)}
-    detector, reader = "\n".join(table(rows)).split("End to end")
+    detector, reader = "\n".join(scoreboard.table(rows)).split("End to end")
     assert [line.split()[0] for line in detector.splitlines()[3:6]] == ["a", "b", "c"]
     assert "3/6 18.8-81.2" in detector and "2/3" in detector
     for line, row in zip(reader.splitlines()[3:5], "ab", strict=True):
         assert line.split()[:5] == [row, "2/3", "20.8-93.9", "1/3", "6.1-79.2"]
     for one in (*rows.values(), Scoreboard()):
         json.dumps(one.to_dict(), allow_nan=False)
-    assert "nothing to count" in table({})
+    assert "nothing to count" in scoreboard.table({})
     assert Scoreboard().counts()[0].to_dict()["rate"] is None
 
 
@@ -201,13 +191,14 @@ def test_a_plate_that_is_turned_straight_counts_as_found(tmp_path):
 
 
 def test_each_found_plate_answers_for_one_label():
-    assert match([], []) == ([], []) and match([(0, 0, 9, 9)], []) == ([[]], [])
+    assert scoreboard.match([], []) == ([], [])
+    assert scoreboard.match([(0, 0, 9, 9)], []) == ([[]], [])
     reading, crop = Reading("", 0.0, False, "unknown", (), ()), np.zeros((48, 188, 3), np.uint8)
     boxes = (0, 0, 100, 40), (0, 0, 100, 21), (500, 0, 600, 20)
     loose, tight, far = (Plate(box, (), 0.9, 1, reading, crop, np.zeros((0, 0))) for box in boxes)
-    assert match([], [far]) == ([], [far])
+    assert scoreboard.match([], [far]) == ([], [far])
     # The loose box covers both labels, and belongs to the one of which it covers more.
-    matched, elsewhere = match([(0, 0, 100, 20), (0, 32, 80, 40)], [loose, tight, far])
+    matched, elsewhere = scoreboard.match([(0, 0, 100, 20), (0, 32, 80, 40)], [loose, tight, far])
     assert matched == [[(tight, pytest.approx(20 / 21)), (loose, 0.5)], []]
     assert elsewhere == [far]
 

@@ -5,13 +5,7 @@ import pytest
 from PIL import Image
 
 from plate_models.images import decode
-from plate_models.training.labels import (
-    LabelError,
-    LabelledPlate,
-    load_labels,
-    load_negatives,
-    validation_names,
-)
+from plate_models.training import labels
 
 HEAD = "image,x0,y0,x1,y1,text,lines"
 
@@ -31,14 +25,14 @@ def test_boxes_are_turned_as_their_photo_is(tmp_path, orientation):
     head = f"{HEAD},legible,light"
     write_labels(tmp_path, "b.png,15,10,80,30,A111AA77,2,1,dark", head)
     with pytest.raises(FileNotFoundError, match=r"b\.png"):
-        load_labels(tmp_path)
+        labels.load_labels(tmp_path)
     Image.fromarray(pixels).save(tmp_path / "images" / "b.png", exif=exif)
-    (photo,) = load_labels(tmp_path)
+    (photo,) = labels.load_labels(tmp_path)
     rows, columns = np.nonzero(decode(photo.path.read_bytes())[..., 0])
     drawn = (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1)
-    assert photo.plates == (LabelledPlate(drawn, "A111AA77", True, "dark", 2),)
+    assert photo.plates == (labels.LabelledPlate(drawn, "A111AA77", True, "dark", 2),)
     write_labels(tmp_path, "b.png,15,10,80,30", "image,x0,y0,x1,y1")
-    assert load_labels(tmp_path)[0].plates == (LabelledPlate(drawn),)
+    assert labels.load_labels(tmp_path)[0].plates == (labels.LabelledPlate(drawn),)
 
 
 @pytest.mark.parametrize(
@@ -54,23 +48,24 @@ def test_boxes_are_turned_as_their_photo_is(tmp_path, orientation):
 )
 def test_broken_labels_are_named_with_their_line(tmp_path, row, head, reason):
     write_labels(tmp_path, row, head)
-    with pytest.raises(LabelError, match=rf"plates\.csv, line 2: {reason}"):
-        load_labels(tmp_path)
+    with pytest.raises(labels.LabelError, match=rf"plates\.csv, line 2: {reason}"):
+        labels.load_labels(tmp_path)
 
 
 def test_a_part_of_each_set_is_held_out_and_neighbouring_frames_stay_together(tmp_path):
     for index in range(30):
         (tmp_path / f"{index}.jpg").touch()
     held_out, trained = (
-        {photo.path for photo in load_negatives(tmp_path, held_out=side)} for side in (True, False)
+        {photo.path for photo in labels.load_negatives(tmp_path, held_out=side)}
+        for side in (True, False)
     )
     assert len(held_out) > 5 and len(trained) > 5
     assert not held_out & trained and len(held_out | trained) == 30
     names = [f"w_{number}.jpg" for number in range(1000)]
-    assert 160 < len(validation_names(names)) < 240
-    assert validation_names(names) == validation_names(reversed(names))
+    assert 160 < len(labels.validation_names(names)) < 240
+    assert labels.validation_names(names) == labels.validation_names(reversed(names))
     frames = [f"ro_dayride_type1_001.mp4_t_{second}.jpg" for second in range(0, 400, 10)]
-    chosen = validation_names(frames)
+    chosen = labels.validation_names(frames)
     assert 0 < len(chosen) < len(frames)
     for start in range(0, len(frames), 8):
         assert len(chosen & set(frames[start : start + 8])) in (0, 8)
