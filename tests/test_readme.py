@@ -120,10 +120,9 @@ def test_links_lead_somewhere():
 
 
 @pytest.fixture
-def with_real_names(gateway):
+def with_real_names(gateway_url):
     """Puts our address and photo in the place of the documents'."""
-    url = str(gateway.base_url).rstrip("/")
-    return lambda text: PLACEHOLDER.sub(str(SCENE), ADDRESS.sub(url, text))
+    return lambda text: PLACEHOLDER.sub(str(SCENE), ADDRESS.sub(gateway_url, text))
 
 
 @pytest.mark.live

@@ -32,8 +32,6 @@ MODELS = ("plate_recognition", *NETS)
 # The rectifier has no file for TensorRT, which lacks AffineGrid.
 CONFIGS = [path for model in MODELS for path in sorted((REPOSITORY / model).rglob("*.pbtxt"))]
 
-Config = model_config_pb2.ModelConfig
-
 
 def plate(text, candidates, readable=True):
     best = candidates[0][0] if candidates else ""
@@ -174,7 +172,7 @@ def test_model_info_names_the_weights_the_device_and_the_size(tmp_path, monkeypa
 
 
 def read_config(path):
-    return text_format.Parse(path.read_text(encoding="utf-8"), Config())
+    return text_format.Parse(path.read_text("utf-8"), model_config_pb2.ModelConfig())
 
 
 def shapes(entries):

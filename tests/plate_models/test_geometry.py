@@ -16,7 +16,6 @@ from plate_models.spec import DETECTOR, RECTIFIER
 
 CANVASES_HW = ((448, 768), (576, 576), (768, 448))
 CHOICE = replace(DETECTOR, score_threshold=0.3, iou_threshold=0.5)
-NAN = float("nan")
 
 
 @pytest.fixture(params=[np.asarray, torch.from_numpy])
@@ -114,7 +113,7 @@ def test_what_is_no_image_is_refused(image, kind):
         ([(0, 50, 0.9, 0), (1, 50, 0.8, 1), (2, 50, 0.7, 0)], [0]),  # whatever their class
         # The third overlaps the second, which is gone, but not the first.
         ([(0, 60, 0.9, 0), (18, 60, 0.8, 0), (36, 60, 0.7, 0)], [0, 2]),
-        ([(0, 9, NAN, 0), (NAN, 9, 0.9, 0), (5, 0, 0.9, 0)], []),
+        ([(0, 9, np.nan, 0), (np.nan, 9, 0.9, 0), (5, 0, 0.9, 0)], []),
         ([], []),
         ([(20 * i, 15, 1 - i / 10000, 0) for i in range(300)], list(range(300))),
     ],

@@ -24,10 +24,8 @@ BLOCK = "model.4.cv1.conv.weight"
 # Its own width, depth and anchors, and one class.
 SPEC = DetectorSpec(
     classes=("one_line",),
-    anchors_wh=(
-        ((10.0, 13.0), (16.0, 30.0), (33.0, 23.0)),
-        ((30.0, 61.0), (62.0, 45.0), (59.0, 119.0)),
-        ((116.0, 90.0), (156.0, 198.0), (373.0, 326.0)),
+    anchors_wh=tuple(
+        ((10.0 * k, 13.0 * k), (16.0 * k, 30.0 * k), (33.0 * k, 23.0 * k)) for k in (1, 3, 9)
     ),
     width_multiple=0.125,
     depth_multiple=0.33,

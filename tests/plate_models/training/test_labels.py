@@ -52,18 +52,8 @@ def test_broken_labels_are_named_with_their_line(tmp_path, row, head, reason):
         labels.load_labels(tmp_path)
 
 
-def test_a_part_of_each_set_is_held_out_and_neighbouring_frames_stay_together(tmp_path):
-    for index in range(30):
-        (tmp_path / f"{index}.jpg").touch()
-    held_out, trained = (
-        {photo.path for photo in labels.load_negatives(tmp_path, held_out=side)}
-        for side in (True, False)
-    )
-    assert len(held_out) > 5 and len(trained) > 5
-    assert not held_out & trained and len(held_out | trained) == 30
-    names = [f"w_{number}.jpg" for number in range(1000)]
-    assert 160 < len(labels.validation_names(names)) < 240
-    assert labels.validation_names(names) == labels.validation_names(reversed(names))
+def test_neighbouring_frames_are_held_out_together():
+    """Which photos are held out else is in test_evaluation.py."""
     frames = [f"ro_dayride_type1_001.mp4_t_{second}.jpg" for second in range(0, 400, 10)]
     chosen = labels.validation_names(frames)
     assert 0 < len(chosen) < len(frames)
