@@ -83,7 +83,8 @@ def load_nets(engine: str = "served", device: str = "cpu", folder: Path = WEIGHT
             from plate_models.engines.cuda_graphs import CudaGraphs
 
             nets = map(CudaGraphs, nets)
-        return Nets(*nets, config, engine, device)
+        detect, rectify, recognize = nets
+        return Nets(detect, rectify, recognize, config, engine, device)
     repository = REPOSITORY
     if folder.resolve() != WEIGHTS_DIR:
         # An engine may open its file when the first photo comes: it stays until the end.

@@ -41,7 +41,7 @@ def import_yolov5(path: Path, folder: Path) -> Path:
 
 def import_recognizer(
     lprnet: Path, stn: Path, alphabet: str, folder: Path, countries: Sequence[str] = ("ru",)
-) -> tuple[Path, Path]:
+) -> list[Path]:
     """Turn state dicts of our LPRNet and STN, ``.pt`` or safetensors, into weights in a folder.
 
     The STN is the one that straightened the plates of the LPRNet's training. The alphabet has its
@@ -66,8 +66,7 @@ def import_recognizer(
         specs = Specs(recognizer=replace(made, depths=(first, second), steps=steps))
     check_countries(specs.recognizer, "recognizer")
     states = {"recognizer": (lprnet, state), "rectifier": (stn, read_state(stn))}
-    recognizer, rectifier = _write(states, specs, folder)
-    return recognizer, rectifier
+    return _write(states, specs, folder)
 
 
 def _write(states: dict[str, tuple[Path, State]], specs: Specs, folder: Path) -> list[Path]:

@@ -34,6 +34,7 @@ _WARM_UP = 0.03
 class Experiment:
     """What every training takes; `plates train` shows the texts as help."""
 
+    # Each training has its own texts and values for these.
     folder: Path
     minutes: float
     peak_rate: float
@@ -102,15 +103,14 @@ class Run:
 
         Other processes draw them ahead, or, without loaders, this one when it needs them.
         """
-        loaders = self.config.loaders
-        if loaders:
+        if self.config.loaders:
             cv2.setNumThreads(1)  # a forked process waits for ever for the threads of its parent
 
         def drawn(step: Any) -> Batch:
             return draw(np.random.default_rng((self.config.seed, step)))
 
         steps: Any = range(self.steps, sys.maxsize)
-        return iter(DataLoader(steps, None, num_workers=loaders, collate_fn=drawn))
+        return iter(DataLoader(steps, None, num_workers=self.config.loaders, collate_fn=drawn))
 
     @property
     def elapsed_s(self) -> float:

@@ -33,13 +33,9 @@ class OnDevice(Tensor):
     def __new__(cls, inner):
         # Ordinary tensors even in inference mode: torch refuses views across the two kinds.
         with torch.inference_mode(False):
+            memory = {"strides": inner.stride(), "storage_offset": inner.storage_offset()}
             tensor = Tensor._make_wrapper_subclass(
-                cls,
-                inner.shape,
-                strides=inner.stride(),
-                storage_offset=inner.storage_offset(),
-                dtype=inner.dtype,
-                device=DEVICE,
+                cls, inner.shape, **memory, dtype=inner.dtype, device=DEVICE
             )
         tensor.inner = inner
         return tensor

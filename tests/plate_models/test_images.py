@@ -42,17 +42,15 @@ def test_bad_files_are_refused_with_their_reason(name):
         assert caught.value.slug == slug
 
 
-GREY = np.repeat(np.uint16([[200], [0]]), [10], axis=0).repeat(30, axis=1)
-DEEP_RGBA = rgba(0).astype(np.uint16) * 257
+DEEP_GREY = np.repeat(np.uint16([[200 * 257], [0]]), 10, axis=0).repeat(30, axis=1)
+DEEP_BGRA = rgba(0)[..., [2, 1, 0, 3]].astype(np.uint16) * 257
+WHITE, GREYS = (255,) * 3, ((200,) * 3, (200,) * 3, (0,) * 3)
 FLAT = np.full((20, 30, 3), 90, np.uint8)
 HALF_GREEN = (RED, tuple(c * 128 / 255 + 127 for c in GREEN), BLUE)
 # File; colours of the upper left, upper right and lower left quarter.
 COLOURS = {
     **{
-        f"16-bit grey {suffix}": (
-            photo_files.encode_with_opencv(GREY * 257, suffix),
-            ((200,) * 3, (200,) * 3, (0,) * 3),
-        )
+        f"16-bit grey {suffix}": (photo_files.encode_with_opencv(DEEP_GREY, suffix), GREYS)
         for suffix in (".png", ".tiff")
     },
     **{
@@ -61,14 +59,11 @@ COLOURS = {
     },
     "grey jpeg": (encode(FLAT, "JPEG", "L"), ((90,) * 3,) * 3),
     "heic of alpha 128": (heic_files.FILES["transparent"], HALF_GREEN),
-    "deep transparent png": (
-        photo_files.encode_with_opencv(DEEP_RGBA[..., [2, 1, 0, 3]], ".png"),
-        (RED, (255,) * 3, BLUE),
-    ),
+    "deep transparent png": (photo_files.encode_with_opencv(DEEP_BGRA, ".png"), (RED, WHITE, BLUE)),
     **{
         f"png of mode {mode} with a transparent colour": (
             encode(FLAT * 0, "PNG", mode, transparency=0),
-            ((255,) * 3,) * 3,
+            (WHITE,) * 3,
         )
         for mode in ("L", "P")
     },

@@ -15,13 +15,11 @@ from plate_models.spec import RECOGNIZER
 RUSSIA = grammar_of("ru")
 # Nothing is surer than 0.99995.
 CAPPED = Calibration(((-9.9, -9.9), (9.9, 9.9)))
+NOTHING = Reading("", 0.0, False, "unknown", (), ())
 
 
 def texts_of(reading):
     return [text for text, _ in reading.candidates]
-
-
-NOTHING = Reading("", 0.0, False, "unknown", (), ())
 
 
 def test_no_steps_and_blanks_read_as_nothing_and_huge_logits_as_others():

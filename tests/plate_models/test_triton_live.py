@@ -15,8 +15,6 @@ from plate_models.spec import LIMITS
 
 pytestmark = pytest.mark.live
 
-MODEL = "plate_recognition"
-
 PLATES = read_samples()
 # A photo with two plates, and what stands on them.
 PHOTO = next(name for name, plates in PLATES.items() if len(plates) == 2)
@@ -42,7 +40,7 @@ def infer(protocol, name, array, *wanted, **parameters):
     tensor = module.InferInput(name, list(array.shape), np_to_triton_dtype(array.dtype))
     tensor.set_data_from_numpy(array)
     outputs = [module.InferRequestedOutput(output) for output in wanted] or None
-    return client.infer(MODEL, [tensor], outputs=outputs, parameters=parameters)
+    return client.infer("plate_recognition", [tensor], outputs=outputs, parameters=parameters)
 
 
 def decoded(texts):

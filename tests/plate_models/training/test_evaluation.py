@@ -23,9 +23,9 @@ from plate_models.training.labels import LabelledPlate
 BOX = (10.0, 20.0, 110.0, 45.0)
 
 
-def answer(text, guess="", iou=0.9, photo="a.jpg"):
+def answer(text, guess="", iou=0.9):
     """An answer; one that is held back has a guess and no text."""
-    return Answer(photo, BOX, text, guess or text, 0.9, "ru.car", 1, 0.8, iou)
+    return Answer("a.jpg", BOX, text, guess or text, 0.9, "ru.car", 1, 0.8, iou)
 
 
 def plate(text, label, *answers, photo="a.jpg", legible=True):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from photo_files import exif
 from PIL import Image
 
 from plate_models.images import decode
@@ -20,13 +21,11 @@ def test_boxes_are_turned_as_their_photo_is(tmp_path, orientation):
     """Boxes are of the image as stored; what is decoded, trained on and scored is upright."""
     pixels = np.zeros((60, 100, 3), np.uint8)
     pixels[10:30, 15:80] = 255
-    exif = Image.Exif()
-    exif[0x0112] = orientation
     head = f"{HEAD},legible,light"
     write_labels(tmp_path, "b.png,15,10,80,30,A111AA77,2,1,dark", head)
     with pytest.raises(FileNotFoundError, match=r"b\.png"):
         labels.load_labels(tmp_path)
-    Image.fromarray(pixels).save(tmp_path / "images" / "b.png", exif=exif)
+    Image.fromarray(pixels).save(tmp_path / "images" / "b.png", exif=exif(orientation))
     (photo,) = labels.load_labels(tmp_path)
     rows, columns = np.nonzero(decode(photo.path.read_bytes())[..., 0])
     drawn = (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1)

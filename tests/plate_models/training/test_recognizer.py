@@ -27,14 +27,8 @@ from plate_models.training.synthetic.crops import render_crop
 
 @pytest.fixture
 def config(tmp_path):
-    return RecognizerTraining(
-        folder=tmp_path / "run",
-        cache=tmp_path / "crops",
-        batch_size=16,
-        minutes=60,
-        peak_rate=4e-4,
-        theta_noise=0.0,
-    )
+    places = {"folder": tmp_path / "run", "cache": tmp_path / "crops"}
+    return RecognizerTraining(**places, batch_size=16, minutes=60, peak_rate=4e-4, theta_noise=0.0)
 
 
 def text_of(labels):
