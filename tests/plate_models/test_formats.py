@@ -70,7 +70,6 @@ ABROAD = [
     ("5U23456", 2, "cz.car.square", "U", "Ústí nad Labem Region"),
     ("WE12345", 1, "pl.car", "WE", "Masovian"),
     ("WOT12CA", 1, "pl.car.county", "WOT", "Masovian"),
-    ("IKAB12", 1, "de.car", "", "Germany"),
     ("ABC1D23", 1, "br.car", "", "Brazil"),
     ("ABC1234", 1, "br.car.old", "", "Brazil"),
     ("123ABC02", 1, "kz.car", "02", "Almaty"),

@@ -4,18 +4,14 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from support import SAMPLES
 
 from plate_models import rectification
 from plate_models.engines.nets import load_nets
+from plate_models.images import decode
 from plate_models.motion import blur_of, without_motion
 from plate_models.pixels import crop, to_host
 from plate_models.recognition import ctc
-from plate_models.release import REPOSITORY
-
-
-def sample(name):
-    file = REPOSITORY.parent / "tests" / "samples" / name
-    return cv2.imread(str(file), cv2.IMREAD_COLOR_RGB)
 
 
 def moved(image, x, y):
@@ -35,7 +31,7 @@ def moved(image, x, y):
     ],
 )
 def test_plates_that_moved_are_read(name, way, texts):
-    nets, photo = load_nets(), moved(sample(name), *way)
+    nets, photo = load_nets(), moved(decode((SAMPLES / name).read_bytes()), *way)
     plates, alphabet = nets.read(photo), nets.config.specs.recognizer.alphabet
     assert {plate.reading.text for plate in plates} == texts
     assert {ctc.greedy_decode(plate.log_probs, alphabet) for plate in plates} == texts
@@ -46,7 +42,7 @@ def test_plates_that_moved_are_read(name, way, texts):
 @pytest.mark.parametrize("place", [np.asarray, torch.from_numpy])
 @pytest.mark.parametrize("way", [(9, 0), (0, -6), (6, 5)])
 def test_a_crop_is_sharp_again(place, way):
-    photo, box = sample("two_by_day.jpg"), (280.0, 490.0, 460.0, 550.0)
+    photo, box = decode((SAMPLES / "two_by_day.jpg").read_bytes()), (280.0, 490.0, 460.0, 550.0)
     sharp, blurred = (crop(place(each), box, (64, 160)) for each in (photo, moved(photo, *way)))
     in_crop = np.array([way], np.float32) * (160 / 180, 64 / 60)
     again, middle = without_motion(blurred, in_crop), np.s_[:, :, 16:-16, 30:-30]
