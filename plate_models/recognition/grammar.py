@@ -79,8 +79,8 @@ class PlateFormat:
     ground: str  # the colour behind the characters, one of `GROUNDS`
     weight: float  # how common it is beside the commonest format, roughly, in (0, 1]
     patterns: tuple[re.Pattern[str], ...]  # over the Latin text; a region code is group ``region``
-    # For each pattern and length of region code, the usual characters of each place.
-    places: tuple[tuple[str, ...], ...]
+    # For each pattern and length of region code, the usual characters of each place, and itself.
+    spellings: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]
     rare_letters: str  # that the patterns accept, and that make a text less plausible
     common_letters: str  # those of I, O and Q that are issued as often as any other letter
     # Region code to English name; a code that is not among them is less plausible. Where codes
@@ -187,8 +187,8 @@ def _beliefs(grammar: Grammar, evidence: Evidence) -> dict[str, float]:
 def _matches(grammar: Grammar, text: str) -> tuple[Match, ...]:
     """The formats that a text follows, weighed by the text alone."""
     found = []
-    for plate_format in _formats_of(grammar, text.translate(_TO_SHAPE)):
-        fits = (pattern.fullmatch(text) for pattern in plate_format.patterns)
+    for plate_format, patterns in _formats_of(grammar, text.translate(_TO_SHAPE)):
+        fits = (pattern.fullmatch(text) for pattern in patterns)
         ways = [match.groupdict() for match in fits if match]
         if ways:  # One from a listed region, if there is one.
             groups = min(
@@ -222,7 +222,7 @@ def _respellings(grammar: Grammar, text: str) -> tuple[str, ...]:
 def _spellings_of(grammar: Grammar, length: int) -> tuple[tuple[Mapping[str, str], ...], ...]:
     """For each layout of texts so long, how each place spells the characters it can explain."""
     layouts = dict.fromkeys(
-        places for one in grammar.formats for places in one.places if len(places) == length
+        places for one in grammar.formats for places, _ in one.spellings if len(places) == length
     )
     return tuple(tuple(_spelling(allowed, grammar) for allowed in places) for places in layouts)
 
@@ -238,11 +238,17 @@ def _spelling(allowed: str, grammar: Grammar) -> Mapping[str, str]:
 
 
 @lru_cache(maxsize=1024)
-def _formats_of(grammar: Grammar, shape: str) -> tuple[PlateFormat, ...]:
-    """The formats that have texts of a shape."""
+def _formats_of(
+    grammar: Grammar, shape: str
+) -> tuple[tuple[PlateFormat, list[re.Pattern[str]]], ...]:
+    """The formats that have texts of a shape, and the patterns of these."""
 
     def has(places: tuple[str, ...]) -> bool:
         symbols = zip(shape, places, strict=False)
         return len(places) == len(shape) and all(a in b.translate(_TO_SHAPE) for a, b in symbols)
 
-    return tuple(one for one in grammar.formats if any(map(has, one.places)))
+    fitting = (
+        (one, [pattern for places, pattern in one.spellings if has(places)])
+        for one in grammar.formats
+    )
+    return tuple((one, patterns) for one, patterns in fitting if patterns)

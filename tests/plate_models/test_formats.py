@@ -133,7 +133,7 @@ def test_every_country_at_hand_can_be_read_with_the_alphabet():
     assert set(RECOGNIZER.countries) == set(formats.at_hand())
     for country in map(grammar_of, formats.at_hand()):
         assert set(country.alphabet) <= set(RECOGNIZER.alphabet)
-        lengths = {len(places) for form in country.formats for places in form.places}
+        lengths = {len(places) for form in country.formats for places, _ in form.spellings}
         assert max(lengths) <= RECOGNIZER.max_text_length
 
 

@@ -6,7 +6,7 @@
 import re
 import string
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
@@ -170,8 +170,7 @@ def _format(table: FormatTable, country: _Country, regions: Mapping[str, str]) -
     table.native = country.native | table.native
     _check_letters(place, table, country.alphabet)
     try:
-        codes = regions if table.region_listed else ()
-        compiled = [_compile(each, table, country.alphabet, codes) for each in table.patterns]
+        compiled = [_compile(pattern, table, country.alphabet) for pattern in table.patterns]
         _check_together(compiled, table, country.alphabet, regions)
     except FormatError as error:
         raise FormatError(f"{place}: {error}") from error
@@ -181,7 +180,7 @@ def _format(table: FormatTable, country: _Country, regions: Mapping[str, str]) -
         table.ground,
         table.weight,
         tuple(pattern.expression for pattern in compiled),
-        tuple(places for pattern in compiled for places in pattern.places),
+        tuple(spelling for pattern in compiled for spelling in pattern.spellings),
         table.rare_letters,
         country.common_letters,
         regions if table.region_listed else {},
@@ -198,10 +197,11 @@ class _Pattern:
     lines: int  # rows, 1 or 2
     expression: re.Pattern[str]  # with a group "region" if it has an R
     runs: set[int]  # how many digits stand in a row, outside the region code
-    places: list[tuple[str, ...]]  # for each spelling of R, the usual characters of each place
+    # With each spelling of R, and the usual characters of each place then.
+    spellings: list[tuple[tuple[str, ...], re.Pattern[str]]]
 
 
-def _compile(pattern: str, table: FormatTable, alphabet: str, codes: Iterable[str]) -> _Pattern:
+def _compile(pattern: str, table: FormatTable, alphabet: str) -> _Pattern:
     symbols = symbols_of(pattern, alphabet)
     if not symbols or symbols.count("/") > 1 or "/" in (symbols[0], symbols[-1]):
         raise FormatError(f"pattern {pattern!r}: expected 1 or 2 rows, none of them empty")
@@ -211,24 +211,20 @@ def _compile(pattern: str, table: FormatTable, alphabet: str, codes: Iterable[st
     digits = "".join(char for char in alphabet if char in string.digits)
     any_letter = "".join(char for char in alphabet if char not in digits)
     usual = {"L": [table.letters], "A": [any_letter], "#": [digits], "/": []}
-    places: list[tuple[str, ...]] = []
+    places = []
     shortest, longest = table.lengths
     for region in regions:
         usual["R"] = [{"#": digits, "L": any_letter}.get(char, char) for char in region]
-        place = tuple(chain(*(usual.get(symbol, [symbol[-1]]) for symbol in symbols)))
-        places += [place] * (shortest <= len(place) <= longest)
-    if not places or not all(chain(*places)):
+        places.append(tuple(chain(*(usual.get(symbol, [symbol[-1]]) for symbol in symbols))))
+    if not all(chain(*places)) or not any(shortest <= len(place) <= longest for place in places):
         reason = "a symbol stands for no character, or 'lengths' rule it out"
         raise FormatError(f"pattern {pattern!r} matches nothing: {reason}")
-    # A listed code, if there is a way to understand a text with one.
-    listed = [code for code in codes if any(fits(region, code) for region in regions)]
-    others = [_spelled(region, digits, re.escape(any_letter)) for region in regions]
-    spelled = "|".join(listed + others)
+    spelled = [_spelled(region, digits, re.escape(any_letter)) for region in regions]
     expressions = {
         "L": f"[{re.escape(table.letters + table.rare_letters)}]",
         "A": f"[{re.escape(any_letter)}]",
         "#": f"[{digits}]",
-        "R": f"(?P<region>{spelled})",
+        "R": "(?P<region>)",
         "/": "(?P<second>",
     }
     expression, runs = f"(?=.{{{shortest},{longest}}}$)", set()
@@ -242,7 +238,12 @@ def _compile(pattern: str, table: FormatTable, alphabet: str, codes: Iterable[st
             expression += "".join(f"(?!{serial})" for serial in sorted(never))
         expression += expressions.get(symbol, re.escape(symbol[-1])) * count
     expression += ")" * symbols.count("/")
-    return _Pattern(1 + symbols.count("/"), re.compile(expression), runs, places)
+    whole, *single = (
+        re.compile(expression.replace("(?P<region>)", f"(?P<region>{region})"))
+        for region in ("|".join(spelled), *spelled)
+    )
+    spellings = list(zip(places, single, strict=True))
+    return _Pattern(1 + symbols.count("/"), whole, runs, spellings)
 
 
 def symbols_of(pattern: str, alphabet: str) -> list[str]:

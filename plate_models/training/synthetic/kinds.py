@@ -234,7 +234,7 @@ def kinds_of(country: str) -> Mapping[str, PlateKind]:
         if not looks.layouts + looks.typefaces and (own := set(grammar.alphabet) - _LATIN):
             raise FormatError(f"{place}: {sorted(own)} need 'layouts', or 'typefaces' of them")
         drawn = {one.characters for one in looks.layouts}
-        if drawn and (lengths := {*map(len, plate_format.places)} - drawn):
+        if drawn and (lengths := {len(places) for places, _ in plate_format.spellings} - drawn):
             raise FormatError(f"{place}: no layout has {sorted(lengths)} characters")
         if looks.layouts and (missing := set(grammar.alphabet + looks.sign) - set(outlines)):
             raise FormatError(f"{path}: plate.outlines: there are none of {sorted(missing)}")
