@@ -2,7 +2,7 @@
 
 What moves straight on is seen as its mean along the way, which a Wiener filter takes back if it
 knows the way. The direction shows in the picture, which stays sharp across it. The length hardly
-does: whoever wants to read tries several, as only near the true one a text appears.
+does: a caller tries several, and reads a text only near the true one.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from plate_models.pixels import Floats, to_device
 
-# Only details are looked at, in pixels of a rectified plate: what is larger, no blur hides.
+# Only details count, in pixels of a rectified plate: what is larger, no blur hides.
 _DETAILS = 2.0
 # Power of the noise beside that of the picture: with less there is grain, with more blur stays.
 _NOISE = 0.01
@@ -36,10 +36,10 @@ def blur_of(plate: NDArray[np.uint8], quad: Floats) -> tuple[complex, float]:
     return complex(*ways[:, 0]), float(np.sqrt(max(powers[0], 0) / max(powers[1], 1e-9)))
 
 
-def without_motion(crops: Any, ways: Floats) -> Any:
+def without_motion(crops: Any, motions: Floats) -> Any:
     """Take the blur of motion from crops (N, 3, h, w) float32 in [0, 255], arrays or tensors.
 
-    The ways, (N, 2) x and y, are in the crops' pixels; which end was first makes no difference.
+    The motions, (N, 2) x and y, are in the crops' pixels; which end was first makes no difference.
     """
     on_host = isinstance(crops, np.ndarray)
     fft: Any = np.fft
@@ -52,7 +52,7 @@ def without_motion(crops: Any, ways: Floats) -> Any:
     rows, columns = _mirrored(height, beyond), _mirrored(width, aside)
     padded = crops[:, :, rows[:, None], columns]
     y, x = np.fft.fftfreq(len(rows))[:, None], np.fft.rfftfreq(len(columns))
-    across, down = ways.T[:, :, None, None, None]
+    across, down = motions.T[:, :, None, None, None]
     seen = np.sinc(across * x + down * y).astype(np.float32)
     gain = seen * (1 + _NOISE) / (seen**2 + _NOISE)
     spectrum = fft.rfft2(padded) * (gain if on_host else to_device(gain, crops.device))

@@ -46,7 +46,7 @@ def straighten(
 
     The image is (H, W, 3) uint8 RGB on any device, an array or a tensor; on the host are (N, 4)
     float boxes x0, y0, x1, y1 in its pixels, N >= 1, (N,) int64 lines of text on each plate, and
-    (N, 2) ways x, y that they moved in its pixels, of which the blur is taken from their crops.
+    (N, 2) motions x, y in its pixels, of which the blur is taken from their crops.
     """
     if motions is None:
         motions = np.zeros((len(boxes), 2), np.float32)
@@ -68,7 +68,7 @@ def _straighten_once(
     crops = crop_boxes(image, boxes, lines, spec)
     if motions.any():
         first, last = np.split(widen_boxes(boxes, lines, spec), 2, axis=1)
-        crops = without_motion(crops, motions * spec.crop_hw[::-1] / (last - first))
+        crops = without_motion(crops, motions * spec.crop_hw[::-1] / (last - first).clip(1))
     crops = (lift_contrast(crops) - spec.mean) / spec.std
     plates, thetas = zip(*map(rectify, parts_of(crops, spec.max_batch_size)), strict=True)
     theta = np.concatenate([to_host(each) for each in thetas])

@@ -189,12 +189,10 @@ def _matches(grammar: Grammar, text: str) -> tuple[Match, ...]:
     found = []
     for plate_format, patterns in _formats_of(grammar, text.translate(_TO_SHAPE)):
         fits = (pattern.fullmatch(text) for pattern in patterns)
-        ways = [match.groupdict() for match in fits if match]
+        ways = [match.groupdict("") for match in fits if match]
         if ways:  # One from a listed region, if there is one.
-            groups = min(
-                ways, key=lambda way: (way.get("region") or "") not in plate_format.regions
-            )
-            code = groups.get("region") or ""
+            groups = min(ways, key=lambda way: way.get("region", "") not in plate_format.regions)
+            code = groups.get("region", "")
             name = plate_format.regions.get(code)
             weight = _UNLISTED_REGION if code and plate_format.regions and not name else 1.0
             weight *= _RARE_LETTER if set(text) & set(plate_format.rare_letters) else 1.0
@@ -202,7 +200,7 @@ def _matches(grammar: Grammar, text: str) -> tuple[Match, ...]:
             # Of the whole country: where its districts' codes end is not in the text.
             code = "" if name == plate_format.regions.get("") else code
             region = Region(code, name) if name else None
-            cut = len(text) - len(groups.get("second") or "")
+            cut = len(text) - len(groups.get("second", ""))
             rows = tuple(filter(None, (text[:cut], text[cut:])))
             found.append(Match(plate_format, rows, region, weight))
     return tuple(found)

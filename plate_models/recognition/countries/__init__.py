@@ -180,7 +180,7 @@ def _format(table: FormatTable, country: _Country, regions: Mapping[str, str]) -
         table.ground,
         table.weight,
         tuple(pattern.expression for pattern in compiled),
-        tuple(spelling for pattern in compiled for spelling in pattern.spellings),
+        tuple((places, each.expression) for each in compiled for places in each.places),
         table.rare_letters,
         country.common_letters,
         regions if table.region_listed else {},
@@ -197,8 +197,7 @@ class _Pattern:
     lines: int  # rows, 1 or 2
     expression: re.Pattern[str]  # with a group "region" if it has an R
     runs: set[int]  # how many digits stand in a row, outside the region code
-    # With each spelling of R, and the usual characters of each place then.
-    spellings: list[tuple[tuple[str, ...], re.Pattern[str]]]
+    places: list[tuple[str, ...]]  # for each spelling of R, the usual characters of each place
 
 
 def _compile(pattern: str, table: FormatTable, alphabet: str) -> _Pattern:
@@ -216,15 +215,16 @@ def _compile(pattern: str, table: FormatTable, alphabet: str) -> _Pattern:
     for region in regions:
         usual["R"] = [{"#": digits, "L": any_letter}.get(char, char) for char in region]
         places.append(tuple(chain(*(usual.get(symbol, [symbol[-1]]) for symbol in symbols))))
-    if not all(chain(*places)) or not any(shortest <= len(place) <= longest for place in places):
-        reason = "a symbol stands for no character, or 'lengths' rule it out"
-        raise FormatError(f"pattern {pattern!r} matches nothing: {reason}")
-    spelled = [_spelled(region, digits, re.escape(any_letter)) for region in regions]
+    if not all(chain(*places)):
+        raise FormatError(f"pattern {pattern!r} matches nothing: a symbol stands for no character")
+    if not (places := [place for place in places if shortest <= len(place) <= longest]):
+        raise FormatError(f"pattern {pattern!r}: no text of it has one of the 'lengths'")
+    spelled = "|".join(_spelled(region, digits, re.escape(any_letter)) for region in regions)
     expressions = {
         "L": f"[{re.escape(table.letters + table.rare_letters)}]",
         "A": f"[{re.escape(any_letter)}]",
         "#": f"[{digits}]",
-        "R": "(?P<region>)",
+        "R": f"(?P<region>{spelled})",
         "/": "(?P<second>",
     }
     expression, runs = f"(?=.{{{shortest},{longest}}}$)", set()
@@ -238,12 +238,7 @@ def _compile(pattern: str, table: FormatTable, alphabet: str) -> _Pattern:
             expression += "".join(f"(?!{serial})" for serial in sorted(never))
         expression += expressions.get(symbol, re.escape(symbol[-1])) * count
     expression += ")" * symbols.count("/")
-    whole, *single = (
-        re.compile(expression.replace("(?P<region>)", f"(?P<region>{region})"))
-        for region in ("|".join(spelled), *spelled)
-    )
-    spellings = list(zip(places, single, strict=True))
-    return _Pattern(1 + symbols.count("/"), whole, runs, spellings)
+    return _Pattern(1 + symbols.count("/"), re.compile(expression), runs, places)
 
 
 def symbols_of(pattern: str, alphabet: str) -> list[str]:

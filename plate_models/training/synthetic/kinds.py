@@ -191,17 +191,22 @@ class PlateKind(_Plate):
 
         Raises ValueError: It follows no pattern.
         """
-        for pattern, expression in zip(self.table.patterns, self.format.patterns, strict=True):
-            if found := expression.fullmatch(text):
-                widths = {"R": len(found.groupdict().get("region") or ""), "L": 1, "A": 1, "#": 1}
-                spelled, chars = "", iter(text)
-                for token in TOKEN.finditer(pattern):
-                    width = len(token["literal"] or "") or widths.get(token[0], 0)
-                    spelled += "".join(islice(chars, width)) or token[0]  # a space, or "/"
-                return tuple(" ".join(row.split()) for row in spelled.split("/"))
-        raise ValueError(
-            f"{text!r} follows no pattern of {self.format.name}: {self.table.patterns}"
-        )
+        matches = (expression.fullmatch(text) for expression in self.format.patterns)
+        fits = [
+            (pattern, match.groupdict("").get("region", ""))
+            for pattern, match in zip(self.table.patterns, matches, strict=True)
+            if match
+        ]
+        if not fits:
+            name, patterns = self.format.name, self.table.patterns
+            raise ValueError(f"{text!r} follows no pattern of {name}: {patterns}")
+        pattern, code = min(fits, key=lambda fit: fit[1] not in self.format.regions)
+        widths = {"R": len(code), "L": 1, "A": 1, "#": 1}
+        spelled, chars = "", iter(text)
+        for token in TOKEN.finditer(pattern):
+            width = len(token["literal"] or "") or widths.get(token[0], 0)
+            spelled += "".join(islice(chars, width)) or token[0]  # a space, or "/"
+        return tuple(" ".join(row.split()) for row in spelled.split("/"))
 
     def layouts_of(self, text: str) -> tuple[Layout, ...]:
         """The layouts that a text fits: at least one, if it follows one of the patterns."""

@@ -55,6 +55,7 @@ def test_a_clip_is_of_one_plate_that_comes_near():
 
 def test_labels_are_of_the_texts_and_sizes_promised(photos):
     assert {"de.car", "br.car.old", "cz.car.square"} < {photo.plate.kind for photo in photos}
+    assert KINDS["de.car"].rows("RCWQ333") == ("RC WQ 333",)  # RCW is no district
     for photo in photos:
         plate = photo.plate
         assert len(KINDS[plate.kind].rows(plate.text)) == plate.lines
