@@ -50,14 +50,15 @@ def without_motion(crops: Any, motions: Floats) -> Any:
     height, width = crops.shape[2:]
     beyond, aside = _BEYOND_HW
     rows, columns = _mirrored(height, beyond), _mirrored(width, aside)
-    padded = crops[:, :, rows[:, None], columns]
+    grey = crops.mean(axis=1, keepdims=True)  # colours stay as they are
+    padded = grey[:, :, rows[:, None], columns]
     y, x = np.fft.fftfreq(len(rows))[:, None], np.fft.rfftfreq(len(columns))
     across, down = motions.T[:, :, None, None, None]
     seen = np.sinc(across * x + down * y).astype(np.float32)
     gain = seen * (1 + _NOISE) / (seen**2 + _NOISE)
     spectrum = fft.rfft2(padded) * (gain if on_host else to_device(gain, crops.device))
     sharp = fft.irfft2(spectrum, padded.shape[2:])[:, :, beyond:, aside:][:, :, :height, :width]
-    sharp = sharp.clip(0, 255)
+    sharp = (crops + sharp - grey).clip(0, 255)
     return sharp.astype(np.float32) if on_host else sharp
 
 
