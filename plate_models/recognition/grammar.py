@@ -239,14 +239,14 @@ def _spelling(allowed: str, grammar: Grammar) -> Mapping[str, str]:
 def _formats_of(
     grammar: Grammar, shape: str
 ) -> tuple[tuple[PlateFormat, list[re.Pattern[str]]], ...]:
-    """The formats that have texts of a shape, and the patterns of these."""
+    """The formats that have texts of a shape, and the patterns of these, each once."""
 
     def has(places: tuple[str, ...]) -> bool:
         symbols = zip(shape, places, strict=False)
         return len(places) == len(shape) and all(a in b.translate(_TO_SHAPE) for a, b in symbols)
 
     fitting = (
-        (one, [pattern for places, pattern in one.spellings if has(places)])
+        (one, list(dict.fromkeys(pattern for places, pattern in one.spellings if has(places))))
         for one in grammar.formats
     )
     return tuple((one, patterns) for one, patterns in fitting if patterns)
