@@ -14,10 +14,12 @@ closed while bytes come in it is reset, and the client would never see the answe
 import asyncio
 import contextlib
 import logging
+import re
 import socket
 import sys
 import uuid
 from asyncio import constants
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
@@ -106,10 +108,16 @@ class StrictConnection(h11.Connection):
 
     def next_event(self) -> Any:
         """As h11's; raises `h11.RemoteProtocolError` also for these."""
+        # An empty line before a request, which old clients send behind a body (RFC 9112, 2.2).
+        if self.their_state is h11.IDLE and self.trailing_data[0].startswith(b"\r\n"):
+            self._receive_buffer.maybe_extract_at_most(2)
         event = super().next_event()
         if isinstance(event, h11.Request):
             self._chunks = self._body_bytes = 0
             _check_head(event)
+            if event.target[:1] != b"/":  # As clients send it to proxies (RFC 9112, 3.2.2).
+                path = re.sub(rb"(?i)^https?://[^/?]*(?=/)", b"", event.target)
+                event = replace(event, target=path)
         elif isinstance(event, h11.Data):
             self._chunks += event.chunk_end
             self._body_bytes += len(event.data)
@@ -117,12 +125,6 @@ class StrictConnection(h11.Connection):
             if tiny and self._chunks > MAX_TINY_CHUNKS:
                 raise h11.RemoteProtocolError("tiny chunks", error_status_hint=400)
         return event
-
-    def start_next_cycle(self) -> None:
-        """As h11's; the empty line that old clients send behind a body is no request."""
-        super().start_next_cycle()
-        if self.trailing_data[0].startswith(b"\r\n"):  # RFC 9112, 2.2
-            self._receive_buffer.maybe_extract_at_most(2)
 
 
 def _check_head(request: h11.Request) -> None:
@@ -178,9 +180,8 @@ class GatewayProtocol(H11Protocol):
             super().data_received(data)
         if self._refused:
             return
-        # Between requests the head begins with its first byte; until then the connection
-        # is idle, and uvicorn closes it.
-        if not (self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]):
+        # Until the next head's first byte, or an empty line's, uvicorn closes idle connections.
+        if self.conn.their_state is not h11.IDLE:
             self._stop_timer()
         elif self._timer is None:
             self._start_timer()

@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import re
 import select
 import socket
 import time
@@ -63,6 +64,14 @@ def test_what_is_not_http_is_refused(client, fake, data, status):
     assert client.get("/healthz").status_code == 200
 
 
+@pytest.mark.parametrize(
+    "sent", [b"\r\n" + ALIVE, ALIVE + b"\r\n" + ALIVE, ALIVE.replace(b"/h", b"HTTP://a:1/h")]
+)
+def test_empty_lines_before_a_request_and_targets_as_proxies_get_them(client, sent):
+    answer = answer_to(client, sent[:-2] + CLOSE + b"\r\n")
+    assert set(re.findall(rb"HTTP/1.1 (\d+)", answer)) == {b"200"}
+
+
 def slow_reader(client):
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -108,6 +117,7 @@ def test_a_trickling_head_does_not_extend_its_time_and_silence_gets_no_answer(fa
         connect(client) as connection,
     ):
         connection.sendall(first)  # The second request of a connection is watched as well.
+        silent.sendall(first[-2:])  # an empty line is no beginning of a head
         for byte in GET + b"a: " + b"b" * 300:
             connection.sendall(bytes([byte]))
             if select.select([connection], [], [], 0.05)[0]:
