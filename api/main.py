@@ -71,6 +71,8 @@ def create_app(settings: Settings, routers: Sequence[APIRouter] = ()) -> FastAPI
                 *("Authorization", "Content-Type", "Last-Event-ID"),
                 *("X-Request-Id", "X-Request-Timeout"),
             ),
+            # Chromium asks for it before a page of the internet may talk to a local address.
+            allow_private_network=True,
             expose_headers=("Retry-After", "X-Plates-Redacted", "X-Request-Id"),
         )
     app.add_middleware(Edge, settings=settings, metrics=metrics)

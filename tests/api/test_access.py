@@ -134,6 +134,7 @@ def test_only_named_origins_may_use_the_service(client, fake):
     origins = f"{ORIGIN.replace('g', 'G')}:443, http://localhost:3000"
     with running_gateway(fake, cors_origins=origins, tokens=TOKEN) as open_to_some:
         asked = PREFLIGHT | {"access-control-request-headers": "last-event-id,x-request-timeout"}
+        asked["access-control-request-private-network"] = "true"
         preflight = open_to_some.options("/v1/plates", headers=asked)
         assert preflight.status_code == 200
         assert preflight.headers["access-control-allow-origin"] == ORIGIN
