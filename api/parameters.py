@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from api.errors import InvalidParameter
 from plate_models.formats import at_hand, checked
@@ -12,6 +12,7 @@ from plate_models.formats import at_hand, checked
 Box = tuple[float, float, float, float]
 Pairs = Sequence[tuple[str, str]]
 F = TypeVar("F", bound=BaseModel)
+_PIXELS = TypeAdapter(Annotated[float, Field(allow_inf_nan=False)])
 
 
 def _checked_countries(value: str) -> str:
@@ -80,10 +81,10 @@ class LenientFilter(PlateFilter):
 
 def _parse_roi(value: str) -> Box:
     try:
-        x0, y0, x1, y1 = (float(part) for part in value.split(","))
+        x0, y0, x1, y1 = (_PIXELS.validate_python(part) for part in value.split(","))
     except ValueError:
         raise ValueError(f"expected x0,y0,x1,y1 in pixels, got {value[:80]!r}") from None
-    if not (x0 < x1 and y0 < y1):  # false for NaN, too
+    if not (x0 < x1 and y0 < y1):
         raise ValueError(f"expected x0 < x1 and y0 < y1, got {value[:80]!r}")
     return x0, y0, x1, y1
 

@@ -67,6 +67,7 @@ def as_json(content):
 # Each with the parameter that the refusal names; in forms and in addresses.
 PARAMETERS = [
     *(({"roi": roi}, "roi") for roi in ("1,2,3", "1,2,3,x", "5,5,1,9", "nan,0,nan,9")),
+    *(({"roi": roi}, "roi") for roi in ("0,0,inf,9", "0,0,1e400,9", "0,0,٩,٩")),
     *(({"min_width": width}, "min_width") for width in ("wide", -1, "inf")),
     *(({"countries": names}, "countries") for names in ("nl", "sk,", "sk;cz", "../ru")),
     ({"roi": ["0,0,9,9", "1,1,9,9"]}, "roi"),
