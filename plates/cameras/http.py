@@ -23,7 +23,7 @@ from api.uploads.receiving import UploadForm
 from plates.cameras import FOLDER_VARIABLE, state_file
 from plates.cameras.events import Pass
 from plates.cameras.frames import SourceState
-from plates.cameras.settings import CamerasFile, load
+from plates.cameras.settings import Camera, CamerasFile, load
 from plates.cameras.store import PassesQuery, Store, StoreUnavailable
 
 _FORM = UploadForm(("image",))
@@ -92,6 +92,11 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
     # A camera's process takes one at a time: more at once would only hold threads.
     turns = {name: Admission(1, _MOST_WAITING) for name in cameras}
 
+    def known(name: str) -> Camera:
+        if name not in cameras:
+            raise HTTPException(404, f"There is no camera {name!r:.80}.")
+        return cameras[name]
+
     @router.get("/v1/cameras", dependencies=guarded, summary="How the cameras are")
     def states() -> Cameras:
         """State of each camera's stream, frames that were dropped, delay, reconnects."""
@@ -124,9 +129,7 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
         Send it as the form field `image`, or as the body with an `image/*` type. What is read in it
         becomes part of a pass: see /v1/events.
         """
-        if camera not in cameras:
-            raise HTTPException(404, f"There is no camera {camera!r:.80}.")
-        if cameras[camera].source is not None:
+        if known(camera).source is not None:
             raise HTTPException(409, f"The camera {camera!r} has a source of its own.")
         upload, wanted = await services.received(context, _FORM, parameters)
         captured = wanted.captured.timestamp() if wanted.captured else None
@@ -178,17 +181,22 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
         "/v1/events",
         dependencies=guarded,
         response_class=StreamingResponse,
-        responses={200: {"content": {"text/event-stream": {}}}},
+        responses={
+            200: {"content": {"text/event-stream": {}}},
+            404: problem_response("There is no such camera"),
+        },
         summary="Events as they come",
     )
     def events(
-        camera: Annotated[str | None, Query(description="Those of one camera alone")] = None,
+        camera: Annotated[str, Query(description="Those of one camera alone")] = "",
         last_event_id: Annotated[int | None, Header(ge=0, le=2**62)] = None,
     ) -> Response:
         """Server-sent events: `pass.updated` and `pass.ended`, each with a pass as its data.
 
         `Last-Event-ID` asks for what came after an event, as far as it is still kept.
         """
+        if camera:
+            known(camera)
         start = store.last_seq()
         if last_event_id is not None:  # a new database counts anew
             start = min(start, last_event_id)
@@ -211,7 +219,7 @@ def _state(folder: Path, camera: str) -> dict[str, Any]:
         return {"state": None, "updated_s": None}
 
 
-async def _stream(store: Store, seq: int, camera: str | None) -> AsyncGenerator[str]:
+async def _stream(store: Store, seq: int, camera: str) -> AsyncGenerator[str]:
     while True:
         yield ": listening\n\n"  # A closed connection shows only when it is written to.
         try:
@@ -220,7 +228,7 @@ async def _stream(store: Store, seq: int, camera: str | None) -> AsyncGenerator[
             found = []
         for seq, payload in found:
             event = json.loads(payload)
-            if camera in (None, event["camera"]):
+            if camera in ("", event["camera"]):
                 yield f"id: {seq}\nevent: {event['type']}\ndata: {payload}\n\n"
         await asyncio.sleep(_POLL_S)
 

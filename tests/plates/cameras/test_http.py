@@ -69,7 +69,7 @@ def heard(lines):
 
 def test_events_as_they_come_and_again_after_the_last_one_heard(client, store):
     store.add(a_pass(id="before"), None, ())
-    with client.stream("GET", "/v1/events") as answer:
+    with client.stream("GET", "/v1/events?camera=") as answer:
         assert answer.headers["x-accel-buffering"] == "no"  # nginx would hold them back
         lines = answer.iter_lines()
         assert next(lines) == ": listening"
@@ -89,6 +89,8 @@ def test_events_as_they_come_and_again_after_the_last_one_heard(client, store):
     since = {"Last-Event-ID": "0"}
     with client.stream("GET", "/v1/events?camera=door", headers=since) as answer:
         assert heard(answer.iter_lines())[2]["id"] == "other"
+    with client.stream("GET", "/v1/events?camera=nowhere") as answer:
+        assert answer.status_code == 404
 
 
 def test_states_without_what_an_address_hides(client, tmp_path):
