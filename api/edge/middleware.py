@@ -161,6 +161,6 @@ def _add_headers(scope: Scope, answer: MutableHeaders, request_id: str, at_an_en
     answer.setdefault("X-Content-Type-Options", "nosniff")
     answer.setdefault("Referrer-Policy", "no-referrer")
     answer.setdefault("Content-Security-Policy", _POLICIES.get(scope["path"], _STRICT_POLICY))
-    if scope["method"] == "POST":
+    if scope["path"].startswith("/v1/"):
         # Plates belong in no cache on the way.
         answer.setdefault("Cache-Control", "no-store")

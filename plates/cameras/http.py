@@ -203,7 +203,7 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
         return StreamingResponse(
             _stream(store, start, camera),
             media_type="text/event-stream",
-            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+            headers={"X-Accel-Buffering": "no"},
         )
 
     return router

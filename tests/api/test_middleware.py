@@ -29,8 +29,8 @@ def test_every_answer_has_an_id_and_headers_for_browsers(client, fake, monkeypat
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["referrer-policy"] == "no-referrer"
         assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
-        is_post = answer.request.method == "POST"
-        assert (answer.headers.get("cache-control") == "no-store") == is_post
+        has_plates = answer.request.url.path.startswith("/v1/")
+        assert (answer.headers.get("cache-control") == "no-store") == has_plates
     answers.append(client.get("/metrics"))
     assert_problem(answers[-1], 500, None)
     assert len({answer.headers[HEADER] for answer in answers}) == len(answers)

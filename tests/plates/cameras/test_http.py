@@ -54,6 +54,7 @@ def test_picture_where_one_is_kept(client, store):
     store.add(a_pass(revision=2, id="with"), b"jpeg", ())
     store.add(a_pass(id="without"), None, ())
     answer = client.get("/v1/passes/with/picture")
+    assert answer.headers["cache-control"] == "no-store"
     assert (answer.content, answer.headers["content-type"]) == (b"jpeg", "image/jpeg")
     assert client.get("/v1/passes/without/picture").status_code == 404
     assert client.get("/v1/passes/never/picture").status_code == 404
