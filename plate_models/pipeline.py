@@ -52,9 +52,9 @@ _FRAME_BOX = 0.25
 # A plate whose score lies between is read from shifted crops, too: below, nothing is won.
 _HOPELESS, _SURE = 0.1, 0.9
 # A plate in doubt that is so much less sharp along one way than across it may have moved. How far,
-# in shares of its width, is tried, then how much askew; a text that is so sure then is taken. It
-# takes as long as twenty plates, so that in each look at a photo only so many are tried.
-_DOUBT, _MOVED, _SURE_MOVED, _MOST_MOVED = 0.75, 0.6, 0.85, 4
+# in shares of its width, is tried, then how much askew, and a text is chosen where the nets see
+# most; one that is so sure is taken. Each takes time, so that a look at a photo tries only so many.
+_DOUBT, _MOVED, _CLEAREST, _SURE_MOVED, _MOST_MOVED = 0.75, 0.6, 6, 0.85, 4
 _LENGTHS, _TURNS = np.arange(0.03, 0.16, 0.008), np.exp(1j * np.radians((-14, -7, 7, 14)))
 _SHIFTS = ((0.03, 0.0), (-0.03, 0.0), (0.0, 0.06), (0.0, -0.06))  # of a box's width and height
 
@@ -95,29 +95,39 @@ class Plate:
     lines: int  # of text, 1 or 2
     reading: Reading
     crop: NDArray[np.uint8]  # (48, 188, 3) RGB, rectified
-    # (C, T) as of `Predictions`, which gave the reading; in doubt those of shifted crops did, too.
+    # (C, T) as of `Seen`, which gave the reading; in doubt those of shifted crops did, too.
     log_probs: ctc.Array
 
 
 @dataclass(frozen=True)
-class Predictions:
-    """What the nets say of given boxes, before any text is chosen; N plates, on the host."""
+class Seen:
+    """What the nets say of one box, before any text is chosen; on the host."""
 
-    quads: Floats  # (N, 4, 2), corners TL, TR, BR, BL in photo pixels
-    log_probs: list[ctc.Array]  # N of (C, T), the rows of two-line plates joined
-    crops: NDArray[np.uint8]  # (N, 48, 188, 3) RGB, rectified
-    lines: list[int]  # of text, 1 or 2, as they were read
+    quad: Floats  # (4, 2), corners TL, TR, BR, BL in photo pixels
+    log_probs: ctc.Array  # (C, T), the rows of a two-line plate joined
+    crop: NDArray[np.uint8]  # (48, 188, 3) RGB, rectified
+    lines: int  # of text, 1 or 2, as it was read
     colourless: bool  # whether the photo is grey
 
-    def followed_by(self, others: "Predictions") -> "Predictions":
-        """These and others, of the same photo."""
-        quads = np.concatenate((self.quads, others.quads))
-        crops = np.concatenate((self.crops, others.crops))
-        texts = self.log_probs + others.log_probs, crops, self.lines + others.lines
-        return Predictions(quads, *texts, self.colourless)
+
+@dataclass
+class _View:
+    """One way to read a plate that the detector found; a plate may have several."""
+
+    plate: int  # its number
+    box: Floats  # (4,), the detector's
+    score: float  # of its detection
+    seen: Seen
+    reading: Reading
+
+    @property
+    def hull(self) -> Floats:
+        """(4,) x0, y0, x1, y1: around the quad."""
+        hull: Floats = rectification.hulls_of(self.seen.quad[None])[0]
+        return hull
 
 
-Read = Callable[..., Predictions]  # `read_regions` of one photo by given nets
+Read = Callable[..., list[Seen]]  # `read_regions` of one photo by given nets
 
 
 def read_plates(
@@ -170,119 +180,127 @@ def _read_found(
     widths, heights = (boxes[:, 2:] - boxes[:, :2]).T
     short = widths < config.specs.detector.long_aspect * heights
     doubtful = np.flatnonzero((lines == 2) | short)
-    rows = np.concatenate((np.arange(len(boxes)), doubtful))
-    boxes, scores = boxes[rows], scores[rows]
+    numbers = np.concatenate((np.arange(len(boxes)), doubtful))
+    boxes, scores = boxes[numbers], scores[numbers]
     lines = np.concatenate((lines, 3 - lines[doubtful]))
     read = partial(read_regions, image, rectify=rectify, recognize=recognize, config=config)
-    predictions = read(boxes, lines)
-    readings = choose_readings(predictions, config)
+    seen = read(boxes, lines)
+    readings = choose_readings(seen, config)
+    views = list(map(_View, numbers.tolist(), boxes, scores.tolist(), seen, readings))
     if config.still:
-        _look_again(read, predictions, readings, rows.tolist(), config)
-        sure = rows[[reading.score > _DOUBT for reading in readings]]
-        for row in np.flatnonzero((scores >= _SURE_BOX) & ~np.isin(rows, sure))[:_MOST_MOVED]:
-            if len(readings[row].best) in LENGTHS:
-                _undo_motion(read, predictions, readings, row, config)
-    # A short plate that can't be read yet is read once more, without words around low characters.
-    # None of the weights' first country is such a plate: those were learnt as they are.
-    read_already = rows[np.array([each.readable for each in readings])]
-    aspects = np.array(aspects_of(predictions.quads))
-    maybe_low = (lines == 1) & (aspects < _LOW_ASPECT) & (scores >= _LOW_BOX)
-    if len(low := np.flatnonzero(maybe_low & ~np.isin(rows, read_already))):
-        middles = read(boxes[low], lines[low], span=_LOW_SPAN)
-        learnt = config.specs.recognizer.countries[0]
-        for each in choose_readings(middles, config):
-            wrong = len(each.best) < _LOW_LENGTH or country_of(each.format) == learnt
-            readings.append(replace(each, text="", readable=False) if wrong else each)
-        predictions = predictions.followed_by(middles)
-        rows, boxes, scores = (np.concatenate((a, a[low])) for a in (rows, boxes, scores))
-    home, hulls = config.grammar.name, rectification.hulls_of(predictions.quads)
+        _look_again(read, views, config)
+        _look_without_motion(read, views, config)
+    views += _low_characters(read, views, config)
+    home = config.grammar.name
     if config.still:
-        near, far = np.sort((hulls[:, 0], image.shape[1] - hulls[:, 2]), axis=0)
-        heights = hulls[:, 3] - hulls[:, 1]
-        cut = (near < _EDGE * heights) & (far > heights)
-        for row, (score, reading) in enumerate(zip(scores.tolist(), readings, strict=True)):
-            abroad = country_of(reading.format) != home
-            sign = score < _DOUBTFUL_BOX and abroad and not _is_known(reading)
-            if sign or cut[row]:
-                readings[row] = replace(reading, text="", readable=False)
-    hulls = hulls.clip(0, tuple(image.shape[1::-1]) * 2)
-    best: dict[int, Plate] = {}
-    for row, (plate, reading) in enumerate(zip(rows.tolist(), readings, strict=True)):
-        if plate in best and not _is_better(reading, best[plate].reading, home):
-            continue
-        # The quad of a plate that was read is exact; where nothing was, it may be anything.
-        x0, y0, x1, y1 = (hulls if reading.readable else boxes)[row].tolist()
-        best[plate] = Plate(
-            box=(x0, y0, x1, y1),
-            quad=tuple((x, y) for x, y in predictions.quads[row].tolist()),
-            detection_score=float(scores[row]),
-            lines=predictions.lines[row],
-            reading=reading,
-            crop=predictions.crops[row],
-            log_probs=predictions.log_probs[row],
-        )
-    plates = _without_parts(list(best.values()))
+        _discard_signs_and_parts(views, image.shape[1], home)
+    best: dict[int, _View] = {}
+    for view in views:
+        before = best.get(view.plate)
+        if not before or _is_better(view.reading, before.reading, home):
+            best[view.plate] = view
+    plates = _without_parts([_plate_of(view, image.shape) for view in best.values()])
     return [plate for plate in plates if _is_plate(plate)] if config.still else plates
+
+
+def _look_again(read: Read, views: list[_View], config: PipelineConfig) -> None:
+    """Where no reading of a plate is sure, read it from shifted crops as well, and from all."""
+    views = [view for view in _in_doubt(views, _SURE) if view.reading.score > _HOPELESS]
+    if not views:
+        return
+    hulls = np.stack([view.hull for view in views])
+    sides = np.tile(hulls[:, 2:] - hulls[:, :2], 2)
+    boxes = [hulls + sides * np.array(shift * 2, hulls.dtype) for shift in _SHIFTS]
+    lines = np.array([view.seen.lines for view in views] * len(boxes))
+    further = [seen.log_probs for seen in read(np.concatenate(boxes), lines)]
+    of_each = [further[place :: len(views)] for place in range(len(views))]
+    readings = choose_readings([view.seen for view in views], config, of_each)
+    for view, reading in zip(views, readings, strict=True):
+        view.reading = reading
+
+
+def _look_without_motion(read: Read, views: list[_View], config: PipelineConfig) -> None:
+    """Read plates in doubt that may have moved without that blur; what is surer is taken."""
+    doubtful = [view for view in _in_doubt(views, _DOUBT) if view.score >= _SURE_BOX]
+    blurs = [(view, *blur_of(view.seen.crop, view.seen.quad)) for view in doubtful]
+    moved = [(view, way) for view, way, sharpness in blurs if sharpness < _MOVED]
+    for view, motion in moved[:_MOST_MOVED]:
+        hull, lines = view.hull, view.seen.lines
+        motion *= hull[2] - hull[0]
+        for shares in (_LENGTHS, _TURNS):
+            tried = motion * shares
+            motions = np.stack((tried.real, tried.imag), axis=1).astype(np.float32)
+            boxes = hull[None].repeat(len(tried), axis=0)
+            seen = read(boxes, np.full(len(tried), lines), motions=motions)
+            clarity = [each.log_probs.max(axis=0).sum() for each in seen]
+            clearest = np.argsort(clarity)[-_CLEAREST:]
+            readings = choose_readings([seen[row] for row in clearest], config)
+            row, reading = max(zip(clearest, readings, strict=True), key=lambda it: it[1].score)
+            motion = tried[row]
+            if reading.readable and reading.score > max(view.reading.score, _SURE_MOVED):
+                view.seen, view.reading = seen[row], reading
+
+
+def _in_doubt(views: list[_View], sure: float) -> list[_View]:
+    """Those that read as much text as a plate has, of plates of which no reading is sure."""
+    done = {view.plate for view in views if view.reading.score > sure}
+    return [v for v in views if v.plate not in done and len(v.reading.best) in LENGTHS]
+
+
+def _low_characters(read: Read, views: list[_View], config: PipelineConfig) -> list[_View]:
+    """Read short plates that can't be read yet once more, without words around low characters."""
+    done = {view.plate for view in views if view.reading.readable}
+    low = [
+        view
+        for view in views
+        if view.plate not in done
+        and view.seen.lines == 1
+        and view.score >= _LOW_BOX
+        and aspects_of([view.seen.quad])[0] < _LOW_ASPECT
+    ]
+    if not low:
+        return []
+    boxes = np.stack([view.box for view in low])
+    seen = read(boxes, np.ones(len(low), np.int64), span=_LOW_SPAN)
+    # None of the weights' first country is such a plate: those were learnt as they are.
+    learnt = config.specs.recognizer.countries[0]
+    further = []
+    for view, middle, reading in zip(low, seen, choose_readings(seen, config), strict=True):
+        wrong = len(reading.best) < _LOW_LENGTH or country_of(reading.format) == learnt
+        reading = _unreadable(reading) if wrong else reading
+        further.append(replace(view, seen=middle, reading=reading))
+    return further
+
+
+def _discard_signs_and_parts(views: list[_View], width: int, home: str) -> None:
+    """Make unreadable what is hardly a plate, and what the sides of a photo so wide may cut."""
+    for view in views:
+        abroad = country_of(view.reading.format) != home
+        sign = view.score < _DOUBTFUL_BOX and abroad and not _is_known(view.reading)
+        x0, y0, x1, y1 = view.hull.tolist()
+        near, far = sorted((x0, width - x1))
+        if sign or (near < _EDGE * (y1 - y0) and far > y1 - y0):
+            view.reading = _unreadable(view.reading)
+
+
+def _unreadable(reading: Reading) -> Reading:
+    return replace(reading, text="", readable=False)
+
+
+def _plate_of(view: _View, shape: tuple[int, ...]) -> Plate:
+    """A plate of a photo (H, W, 3) as one view shows it."""
+    # The quad of a plate that was read is exact; where nothing was, it may be anything.
+    read = view.hull.clip(0, (shape[1], shape[0]) * 2)
+    x0, y0, x1, y1 = (read if view.reading.readable else view.box).tolist()
+    quad = tuple((x, y) for x, y in view.seen.quad.tolist())
+    about = view.score, view.seen.lines, view.reading, view.seen.crop, view.seen.log_probs
+    return Plate((x0, y0, x1, y1), quad, *about)
 
 
 def _is_plate(plate: Plate, sure_box: float = _SURE_BOX) -> bool:
     """Whether the detector is sure, or there is text enough; wheels and lamps have none."""
     text = len(plate.reading.best) >= LENGTHS.start and plate.reading.score >= _LEAST_SCORE
     return plate.detection_score >= sure_box or text
-
-
-def _look_again(
-    read: Read,
-    seen: Predictions,
-    readings: list[Reading],
-    plates: list[int],
-    config: PipelineConfig,
-) -> None:
-    """Where no reading of a plate is sure, read it from shifted crops, too, and from all together.
-
-    The readings, of which several may be of one plate, are replaced.
-    """
-    by_plate = list(zip(plates, readings, strict=True))
-    sure = {plate for plate, reading in by_plate if reading.score > _SURE}
-    rows = [
-        row
-        for row, (plate, reading) in enumerate(by_plate)
-        if plate not in sure and reading.score > _HOPELESS and len(reading.best) in LENGTHS
-    ]
-    if not rows:
-        return
-    hulls, lines = rectification.hulls_of(seen.quads[rows]), [seen.lines[row] for row in rows]
-    sides = np.tile(hulls[:, 2:] - hulls[:, :2], 2)
-    boxes = [hulls + sides * np.array(shift * 2, hulls.dtype) for shift in _SHIFTS]
-    further = read(np.concatenate(boxes), np.array(lines * len(boxes))).log_probs
-    log_probs = [seen.log_probs[row] for row in rows]
-    crops, views = seen.crops[rows], [further[place :: len(rows)] for place in range(len(rows))]
-    doubtful = Predictions(seen.quads[rows], log_probs, crops, lines, seen.colourless)
-    for row, reading in zip(rows, choose_readings(doubtful, config, views), strict=True):
-        readings[row] = reading
-
-
-def _undo_motion(
-    read: Read, seen: Predictions, readings: list[Reading], row: int, config: PipelineConfig
-) -> None:
-    """If a plate may have moved, read it without that blur; what is surer replaces the rest."""
-    motion, sharpness = blur_of(seen.crops[row], seen.quads[row])
-    if sharpness >= _MOVED:
-        return
-    hull = rectification.hulls_of(seen.quads[[row]])
-    motion *= hull[0, 2] - hull[0, 0]
-    for tries in (_LENGTHS, _TURNS):
-        tried = motion * tries
-        motions = np.stack((tried.real, tried.imag), axis=1).astype(np.float32)
-        lines = np.full(len(tried), seen.lines[row])
-        views = read(hull.repeat(len(tried), axis=0), lines, motions=motions)
-        found = choose_readings(views, config)
-        best = max(range(len(found)), key=lambda view: found[view].score)
-        motion = tried[best]
-        if found[best].readable and found[best].score > max(readings[row].score, _SURE_MOVED):
-            readings[row] = found[best]
-            seen.quads[row], seen.crops[row] = views.quads[best], views.crops[best]
-            seen.log_probs[row] = views.log_probs[best]
 
 
 def _without_parts(plates: list[Plate]) -> list[Plate]:
@@ -323,7 +341,7 @@ def read_regions(
     config: PipelineConfig = DEFAULT_CONFIG,
     span: tuple[float, float] | None = None,
     motions: Floats | None = None,
-) -> Predictions:
+) -> list[Seen]:
     """Crop, rectify and recognize the plates in N >= 1 given boxes of a photo.
 
     The boxes are (N, 4) float x0, y0, x1, y1 in its pixels, the lines (N,) int64 lines of text on
@@ -347,23 +365,24 @@ def read_regions(
     log_probs = [
         next(steps) if count == 1 else ctc.join_rows(next(steps), next(steps)) for count in counts
     ]
-    crops = rectification.rectified_rgb(found, spec)
-    return Predictions(found.quads, log_probs, crops, counts, is_colourless(image))
+    shown, grey = rectification.rectified_rgb(found, spec), is_colourless(image)
+    seen = zip(found.quads, log_probs, shown, counts, strict=True)
+    return [Seen(*each, colourless=grey) for each in seen]
 
 
 def choose_readings(
-    predictions: Predictions,
+    seen: Sequence[Seen],
     config: PipelineConfig = DEFAULT_CONFIG,
     further: Sequence[Sequence[ctc.Array]] = (),
 ) -> list[Reading]:
-    """Choose the text of each of N plates from what the nets say.
+    """Choose the text of each of N >= 1 plates of a photo from what the nets say.
 
     `further` are N lists of log-probabilities of further views, or none; see `choose_reading`.
     """
     context = config.grammar, config.calibration, config.specs.recognizer
-    seen = predictions.crops, predictions.quads, predictions.lines, predictions.colourless
-    evidence = evidence_of(*seen)
+    crops, quads = np.stack([each.crop for each in seen]), [each.quad for each in seen]
+    evidence = evidence_of(crops, quads, [each.lines for each in seen], seen[0].colourless)
     if not config.square_pixels:
         evidence = [each._replace(aspect=None) for each in evidence]
-    rows = zip(predictions.log_probs, evidence, further or [()] * len(evidence), strict=True)
-    return [choose_reading(log_probs, each, *context, views) for log_probs, each, views in rows]
+    plates = zip(seen, evidence, further or [()] * len(seen), strict=True)
+    return [choose_reading(it.log_probs, beside, *context, more) for it, beside, more in plates]

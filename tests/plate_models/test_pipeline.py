@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import cv2
 import numpy as np
 import pytest
 from spelled import log_probs_of
@@ -297,6 +298,21 @@ def test_a_plate_in_doubt_is_read_from_shifted_crops_too(first, still, text, bat
     assert plate.reading.text == text
     assert [len(plates) for plates in seen] == batches
     assert len({plates.tobytes() for batch in seen for plates in batch}) == sum(batches)
+
+
+def test_of_plates_in_doubt_only_so_many_that_look_moved_are_tried():
+    photo = np.random.default_rng(1).integers(0, 255, PHOTO.shape).astype(np.uint8)
+    photo[210:] = cv2.blur(photo[210:], (15, 1))
+    rows = [[100.0, 45 * i, 220.0, 45 * i + 24, 0.9 - 0.01 * i, 0.0] for i in range(1, 10)]
+    batches = []
+
+    def recognize_doubtfully(plates):
+        batches.append(len(plates))
+        return np.stack([doubt(0.6)] * len(plates))
+
+    read_plates(photo, detector_of(*rows), rectify, recognize_doubtfully)
+    # Four are sharp; of the five behind them four are tried: so many lengths, so many turns.
+    assert batches[-8:] == [17, 4] * 4 and batches.count(17) == 4
 
 
 @pytest.mark.parametrize(

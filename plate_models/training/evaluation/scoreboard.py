@@ -157,10 +157,9 @@ def score_photo(photo: Photo, nets: Nets) -> tuple[list[PlateResult], list[Answe
     seen = read_regions(*where, nets.rectify, nets.recognize, nets.config)
     readings = choose_readings(seen, nets.config)
     results = []
-    for row, label in enumerate(labels):
-        known = Plate(
-            label.box, (), 1.0, label.lines, readings[row], seen.crops[row], seen.log_probs[row]
-        )
+    for row, (label, reading) in enumerate(zip(labels, readings, strict=True)):
+        about = label.lines, reading, seen[row].crop, seen[row].log_probs
+        known = Plate(label.box, (), 1.0, *about)
         answer = Answer.of(name, known, 1.0)
         answers = tuple(Answer.of(name, plate, iou) for plate, iou in matched[row])
         results.append(PlateResult(name, label, answer, answers, photo.o_is_0, photo.least_iou))
