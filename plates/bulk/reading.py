@@ -174,7 +174,7 @@ def taken_at(data: bytes) -> datetime | None:
 
 
 def columns_of(index: int, plate: "Plate") -> dict[str, Any]:
-    """A plate as columns of `output.schema`."""
+    """A plate as columns of `output.SCHEMA`."""
     reading = plate.reading
     match = formats.reading_of(reading.text, reading.format)
     region = match.region if match else None

@@ -24,7 +24,7 @@ from tqdm import tqdm
 from plate_models.cores import usable_cores
 from plate_models.release import WEIGHTS_DIR, check_manifest
 from plate_models.spec import MODEL_VERSION
-from plates.bulk import BulkError, OutputError, Request, require
+from plates.bulk import BulkError, OutputError, Request
 from plates.bulk.listing import Listing, load_listing, take_listing
 from plates.bulk.output import Account, Output, now, read_json, write_json
 from plates.bulk.reading import ChunkReader
@@ -49,7 +49,8 @@ def run(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
     if request.address:
         # Ray reads it when it is imported; by default a wrong address takes minutes.
         os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
-    require("pandas", "pyarrow.parquet", "fsspec", "ray.data", "tenacity")
+    import ray.data  # noqa: F401 - where it is missing, that is said before anything is listed
+
     output = Output(request.out.absolute())
     source = request.source if is_url(request.source) else str(Path(request.source).absolute())
     request = replace(request, source=source, out=output.folder)
@@ -135,7 +136,10 @@ class _Run:
         # Of the committed chunks that stay.
         self._accounts: dict[int, Account] = {}
         # Without a manifest it is of a run that was killed before it claimed the folder.
-        self._listing = self._list(found, load_listing(output.listing) if before else None)
+        listing = load_listing(output.listing) if before else None
+        if before and listing is None:
+            raise OutputError(f"{output.listing} is missing: give another --out")
+        self._listing = self._list(found, listing)
 
     def _list(self, found: Iterator[Photo | Failure], listing: Listing | None) -> Listing:
         """Take or extend the snapshot if that is wanted; a new one claims the folder."""
@@ -271,7 +275,8 @@ def _ray(request: Request) -> Iterator[Any]:
     """Start Ray on this machine, or connect to a cluster, and let go of it at the end."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    ray, data = require("ray", "ray.data")
+    import ray.data
+
     settings: dict[str, Any] = {"address": request.address}
     folder = None
     if request.address is None:
@@ -298,7 +303,7 @@ def _ray(request: Request) -> Iterator[Any]:
             signal.signal(number, handler)
         # The command reports progress itself, and chunks may take their time.
         logging.getLogger("ray.data").setLevel(logging.CRITICAL)
-        context = data.DataContext.get_current()
+        context = ray.data.DataContext.get_current()
         context.enable_progress_bars = context.print_on_execution_start = False
         context.execution_no_progress_timeout_s = -1
         yield ray

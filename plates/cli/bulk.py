@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from plates.bulk import OutputError, Request, running
+from plates.bulk import OutputError, Request
 from plates.cli import CommandError, stop_signals_raise
 from plates.cli.options import add_nets, add_number, default_engine
 
@@ -37,6 +37,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read the archive, or what is left of it; 0, or 1 if a photo, folder or chunk failed."""
+    from plates.bulk import running
+
     if arguments.gpus and arguments.device == "cpu":
         arguments.device = "cuda:0"  # Ray shows each process its own as the first one
     arguments.gpus = arguments.gpus or int(arguments.device != "cpu")

@@ -62,7 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         lacking = error.name or ""
         if lacking.partition(".")[0] in ("", "api", "plate_models", "plates"):
             raise
-        return _fail(words[0], f"this installation lacks {lacking}: run it where `make` set up", 1)
+        remedy = "run it where `make` set up, or pip install -r docker/requirements/dev.txt"
+        return _fail(words[0], f"this installation lacks {lacking}: {remedy}", 1)
     except OSError as error:
         place = "" if error.filename is None else f"{error.filename}: "
         return _fail(words[0], printable(f"{place}{error.strerror or error}"), 1)

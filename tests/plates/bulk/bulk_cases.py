@@ -51,7 +51,7 @@ def read_photo(image):
 def listed(source, out, chunk=4):
     """Take the listing of a source into an output folder."""
     output = Output(out)
-    for folder in (output.plates, output.listing, output.work):
+    for folder in (output.plates, output.work):
         folder.mkdir(parents=True, exist_ok=True)
     return take_listing(output.listing, find_photos(str(source)), chunk, None)
 

@@ -15,7 +15,7 @@ from small_server import QuietHandler, SmallServer
 from support import forbid, write_files
 
 from plate_models.spec import Limits
-from plates.bulk import BulkError, require, source
+from plates.bulk import BulkError, source
 from plates.bulk.source import Failure, Fetcher, Photo, describe, find_photos
 from plates.file_kinds import HEAD_BYTES
 
@@ -75,11 +75,6 @@ def test_a_folder_that_may_not_be_read_is_named_and_the_others_are_listed(tmp_pa
 def test_a_source_that_cannot_be_opened_says_why(source, said):
     with pytest.raises(BulkError, match=said):
         list(find_photos(source))
-
-
-def test_a_package_that_is_missing_is_named():
-    with pytest.raises(BulkError, match=r"nothing_of_that_name.*pip install -r"):
-        require("nothing_of_that_name")
 
 
 def test_a_zip_file_is_a_source(tmp_path):
