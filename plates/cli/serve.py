@@ -53,10 +53,7 @@ def run(arguments: argparse.Namespace) -> None:
                 "or PLATES_TOKENS_FILE, or listen on 127.0.0.1.",
                 settings.host,
             )
-        if settings.triton_url:
-            say(f"Triton elsewhere: {settings.triton_url}")
-        triton = None if settings.triton_url else describe_triton(settings)
-        supervise(settings, triton, listener)
+        supervise(settings, listener)
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -82,10 +79,17 @@ def read_settings(**options: object) -> Settings:
     return settings
 
 
-def supervise(
-    settings: Settings, triton: EmbeddedTriton | None, listener: socket.socket | None = None
-) -> None:
-    """Start Triton, then a gateway that serves on the listener, and heal both until a signal."""
+def supervise(settings: Settings, listener: socket.socket | None = None) -> None:
+    """Start Triton, unless it is elsewhere, and a gateway on the listener; heal both until a signal.
+
+    Without a listener Triton is all.
+    """
+    triton = None
+    if listener and settings.triton_url:
+        say(f"Triton elsewhere: {settings.triton_url}")
+    else:
+        say("Starting Triton …")
+        triton = EmbeddedTriton(settings)
     with tempfile.TemporaryDirectory(prefix="plates-status-") as name:
         folder = Path(name)
         status_file = settings.status_file or folder / "status.json"
@@ -122,12 +126,6 @@ def supervise(
                     listener.close()
                 supervisor.stop()
     say("Stopped.")
-
-
-def describe_triton(settings: Settings) -> EmbeddedTriton:
-    """The Triton that the settings ask for; nothing is started yet."""
-    say("Starting Triton …")
-    return EmbeddedTriton(settings)
 
 
 def _environment(
