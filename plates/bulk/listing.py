@@ -41,17 +41,16 @@ class Listing:
             return [Photo(**row) for row in file.read_row_group(number).to_pylist()]
 
 
-def load_listing(path: Path) -> Listing | None:
-    """Load a snapshot; None if there is none, OutputError if it is damaged."""
+def load_listing(path: Path) -> Listing:
+    """Load a snapshot; raises OutputError if it is missing or damaged."""
     try:
         found = parquet.read_metadata(path)
         listed_at = found.metadata[_LISTED_AT].decode()
         unlisted = _FAILURES_JSON.validate_json(found.metadata[_UNLISTED])
-    except FileNotFoundError:
-        return None
     except (OSError, pyarrow.ArrowException, KeyError, TypeError, ValueError) as error:
         raise OutputError(
-            f"{path}: expected our listing, got {error}; give another --out"
+            f"{path}: expected the listing of this run, got {error}. "
+            f"Give another --out; it must be a folder that all machines share."
         ) from error
     return Listing(path, found.num_rows, found.num_row_groups, listed_at, unlisted)
 

@@ -140,6 +140,21 @@ class Output:
                 f"Remove the file, and run again to have it read anew."
             ) from error
 
+    def read_manifest(self) -> dict[str, Any]:
+        """Read ``manifest.json``, empty if there is none; raises OutputError if it is damaged."""
+        try:
+            return dict(json.loads(self.manifest.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, TypeError) as error:
+            expected = f"{self.manifest}: expected our JSON, got {error}"
+            raise OutputError(f"{expected}; give another --out") from error
+
+    def write_manifest(self, document: dict[str, Any]) -> None:
+        """Write ``manifest.json``; raises OSError."""
+        text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+        write_whole(self.manifest, text.encode())
+
     def write_failed(self, failures: Iterable[Failure]) -> None:
         """Write ``failed.csv``; raises OSError."""
         import pandas  # not in the processes that read
@@ -170,19 +185,3 @@ def write_whole(path: Path, data: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-def write_json(path: Path, document: dict[str, Any]) -> None:
-    """Write a document; errors as of `write_whole`."""
-    text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-    write_whole(path, text.encode())
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a document, empty if there is no such file; raises OutputError if it is damaged."""
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, TypeError) as error:
-        raise OutputError(f"{path}: expected our JSON, got {error}; give another --out") from error

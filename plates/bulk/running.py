@@ -26,7 +26,7 @@ from plate_models.release import WEIGHTS_DIR, check_manifest
 from plate_models.spec import MODEL_VERSION
 from plates.bulk import BulkError, OutputError, Request
 from plates.bulk.listing import Listing, load_listing, take_listing
-from plates.bulk.output import Account, Output, now, read_json, write_json
+from plates.bulk.output import Account, Output, now
 from plates.bulk.reading import ChunkReader
 from plates.bulk.source import UNREACHABLE, Failure, Photo, describe, find_photos, is_url
 
@@ -112,7 +112,7 @@ class _Run:
         self._request, self._weights, self._output, self._say = request, weights, output, say
         settings = {name: getattr(request, name) for name in ("source", "chunk", "limit", "engine")}
         settings |= {"weights": weights, "model_version": MODEL_VERSION}
-        before = read_json(output.manifest)
+        before = output.read_manifest()
         if not before and any(output.plates.iterdir()):
             raise OutputError(
                 f"{output.folder}: expected an empty folder or one of an earlier run, found "
@@ -136,10 +136,7 @@ class _Run:
         # Of the committed chunks that stay.
         self._accounts: dict[int, Account] = {}
         # Without a manifest it is of a run that was killed before it claimed the folder.
-        listing = load_listing(output.listing) if before else None
-        if before and listing is None:
-            raise OutputError(f"{output.listing} is missing: give another --out")
-        self._listing = self._list(found, listing)
+        self._listing = self._list(found, load_listing(output.listing) if before else None)
 
     def _list(self, found: Iterator[Photo | Failure], listing: Listing | None) -> Listing:
         """Take or extend the snapshot if that is wanted; a new one claims the folder."""
@@ -230,7 +227,7 @@ class _Run:
         self.manifest["other_files"] = others[:_KEPT_NAMES]
         self.manifest["written"] = now()
         try:
-            write_json(self._output.manifest, self.manifest)
+            self._output.write_manifest(self.manifest)
         except OSError as error:  # on a full disk the run goes on without
             self._say(f"{self._output.manifest}: not written: {describe(error)[1]}")
         return counts

@@ -21,7 +21,6 @@ from pydantic import ValidationError
 
 from api.observing import logs
 from api.settings import Settings
-from plate_models.release import DEFAULT_GOLDEN
 from plates.cameras import BESIDE_VARIABLE, FOLDER_VARIABLE, KEY_VARIABLE
 from plates.cli import CommandError, Stopped, ignore_stop_signals, say, stop_signals_raise
 from plates.cli.config import explain, warn_of_unknown_settings
@@ -80,9 +79,9 @@ def read_settings(**options: object) -> Settings:
 
 
 def supervise(settings: Settings, listener: socket.socket | None = None) -> None:
-    """Start Triton, unless it is elsewhere, and a gateway on the listener; heal both until a signal.
+    """Start Triton, unless it is elsewhere, and a gateway; heal both until a signal.
 
-    Without a listener Triton is all.
+    The gateway serves on the listener; without one there is Triton alone.
     """
     triton = None
     if listener and settings.triton_url:
@@ -93,7 +92,7 @@ def supervise(settings: Settings, listener: socket.socket | None = None) -> None
     with tempfile.TemporaryDirectory(prefix="plates-status-") as name:
         folder = Path(name)
         status_file = settings.status_file or folder / "status.json"
-        parts: list[Part] = [TritonHealer(triton, DEFAULT_GOLDEN.read_bytes())] if triton else []
+        parts: list[Part] = [TritonHealer(triton)] if triton else []
         if listener:
             # Processes are restarted with what was checked, whatever the file says by then.
             cameras = settings.cameras.read_bytes() if settings.cameras else b""
