@@ -2,9 +2,8 @@
 
 import glob
 import os
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -192,12 +191,11 @@ def describe(error: BaseException) -> tuple[str, str]:
 class Fetcher:
     """Reads the files of one source, of too large ones the beginning, in several tries."""
 
-    def __init__(self, source: str, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, source: str) -> None:
         self._tries = tenacity.Retrying(
             retry=tenacity.retry_if_exception(lambda error: describe(error)[0] == UNREACHABLE),
             wait=tenacity.wait_exponential(_FIRST_PAUSE_S, exp_base=_PAUSE_GROWTH),
             stop=tenacity.stop_after_attempt(_TRIES),
-            sleep=sleep,
             reraise=True,
         )
         self._filesystem, _, self._chain = _open_filesystem(source)

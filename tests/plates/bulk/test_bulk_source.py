@@ -7,6 +7,7 @@ import zipfile
 from collections import Counter
 from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -118,13 +119,14 @@ def test_the_web_is_a_source(tmp_path, monkeypatch):
     page = "".join(f'<a href="{link}">x</a>' for link in links)
     (tmp_path / "linked" / "index.html").write_text(page)
     pauses = []
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=pauses.append))
     large = os.urandom(3_000_000)
     with SmallServer(functools.partial(Shelf, directory=str(tmp_path))) as server:
         url = f"{server.url}/"
         found = {p.name.removeprefix(url): p for p in find_photos(url) if isinstance(p, Photo)}
         assert set(found) == {*photos, "linked/1"}
         assert problems(url) == [(f"{url}forbidden/", "forbidden")]
-        fetcher = Fetcher(url, sleep=pauses.append)
+        fetcher = Fetcher(url)
         assert fetcher.fetch(found["good.jpg"]) == jpeg(5) and not pauses
         assert fetcher.fetch(found["shaky.jpg"]) == jpeg(5) and len(pauses) == 2
         for name, reason, tries in (("forbidden", "forbidden", 1), ("down", "unreachable", 4)):
