@@ -35,9 +35,7 @@ def test_a_folder_a_photo_and_a_pattern_are_searched(tmp_path):
     photos = sorted(map(str, folder.rglob("*.jpg")))
     assert names(photos[0]) == photos[:1]
     assert names(tmp_path / "gate*" / "*" / "00[03].jpg") == [photos[0], photos[3]]
-    (folder / "notes.txt").write_bytes(b"")
-    (folder / ".cache").mkdir()
-    (folder / ".cache" / "preview.png").write_bytes(b"")
+    write_files(folder, {"notes.txt": b"", ".cache/preview.png": b""})
     assert names(tmp_path / "**" / "*.png") == []
     (folder / "folder.jpg").mkdir()
     os.mkfifo(folder / "pipe.jpg")  # would keep its reader waiting for ever
@@ -87,8 +85,7 @@ def test_a_zip_file_is_a_source(tmp_path):
     found = {photo.name: Fetcher(source).fetch(photo) for photo in find_photos(source)}
     assert found == {first: jpeg(5), f"zip://a/b/2.jpg::{path}": jpeg(15)}
     assert names(f"zip://a/*.jpg::{path}") == [first]
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "3.jpg").write_bytes(jpeg(25))
+    write_files(tmp_path, {"sub/3.jpg": jpeg(25)})
     path = tmp_path / "photos.tar"
     with tarfile.open(path, "w") as tar:
         tar.add(tmp_path / "sub", ".")

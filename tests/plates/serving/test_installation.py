@@ -3,7 +3,6 @@
 import os
 import socket
 import sys
-import types
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -76,8 +75,7 @@ def test_what_is_missing_is_named_with_its_cure(wheel, models, tmp_path, monkeyp
     image.stub.write_text("#!/bin/sh\necho 'libxyz.so.1.0: cannot open' >&2\nexit 127\n")
     assert "libxyz.so.1.0: cannot open" in find_problems(image, models, "cpu")[0]
     monkeypatch.setattr(installation, "find_libpython", lambda: None)
-    flags = types.SimpleNamespace(f_flag=os.ST_NOEXEC | os.ST_NOSUID)
-    monkeypatch.setattr(os, "statvfs", lambda _: flags)
+    monkeypatch.setattr(os, "statvfs", lambda _: Mock(f_flag=os.ST_NOEXEC | os.ST_NOSUID))
     bad = models.rename(models.with_name("my models"))
     libpython, noexec, space = find_problems(wheel, bad, "cpu")
     assert LIBPYTHON in libpython and "apt install" in libpython
