@@ -1,5 +1,6 @@
 """Which files of a folder are photos: by names where it is searched, then by their first bytes."""
 
+import re
 from typing import Literal
 
 from plate_models.images import tiff
@@ -13,6 +14,12 @@ HEAD_BYTES = 1024
 # Of names; once a file is read, its content decides.
 SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".png", ".webp", ".heic", ".heif", ".bmp", ".tif", ".tiff", ".gif"}
+)
+# Files that usually lie beside photos, and are passed over without a word.
+COMPANION = re.compile(
+    r"\.(aae|css|csv|db|gpx|html?|ini|journal|js|jsonl?|log|md|parquet|srt|svg|toml|tsv|txt|xml|xmp"
+    r"|ya?ml)$",
+    re.IGNORECASE,
 )
 _UNREAD = frozenset(
     {"AVIF", "BigTIFF", "HEIC sequence", "JPEG 2000", "JPEG XL", "Photoshop", "RAW"}

@@ -8,7 +8,6 @@ command goes on to the end. Every photo must be in the result or named as failed
 import argparse
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from plates.benchmarks.report import Report, Verdict, none_of
 from plates.cli import CommandError
 from plates.cli.options import add_number
 from plates.cli.samples import SAMPLES
+from plates.serving.child import python
 
 FOLDER_PHOTOS = 1000
 # Twenty chunks at least: with fewer, nothing can be killed midway.
@@ -63,7 +63,7 @@ def start(
 ) -> "subprocess.Popen[str]":
     """Start `plates bulk`."""
     words = ("bulk", str(source), "--out", str(out), "--chunk", str(chunk))
-    command = (sys.executable, "-P", "-m", "plates.cli.main", *words)
+    command = (*python("plates.cli.main"), *words)
     return subprocess.Popen(command, stderr=stderr, text=True)  # noqa: S603
 
 

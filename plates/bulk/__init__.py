@@ -7,13 +7,11 @@
     running  a run of the command: list, send chunks through Ray Data, count
 
 The rename of a chunk's finished file is its only commit: no photo is lost or counted twice.
-Ray, Arrow and fsspec are imported where they are used: the service is installed without them.
+The service is installed without the packages of this one: Ray, Arrow, fsspec, tenacity.
 """
 
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 
 class BulkError(Exception):
@@ -40,12 +38,3 @@ class Request:
     weights: Path | None = None  # their folder; None: the released ones
     engine: str = "served"  # engine and device as for `engines.load_nets`
     device: str = "cpu"
-
-
-def require(*modules: str) -> list[ModuleType]:
-    """Import packages that only the archive needs; raises BulkError if one is missing."""
-    try:
-        return [import_module(name) for name in modules]
-    except ImportError as error:
-        install = "pip install -r docker/requirements/bulk.txt"
-        raise BulkError(f"the archive needs another package: {error}; {install}") from error

@@ -1,70 +1,68 @@
 """The snapshot of the source: its files, cut into chunks that never change.
 
-A chunk is a row group of a Parquet file; each `--extend` adds a file. So the photos of a chunk
-are found by its number, in an archive of millions, too. ``listing.json``, written last, says that
-the snapshot is complete.
+It is one Parquet file, and a chunk is a row group: so the photos of a chunk are found by its
+number, in an archive of millions, too. The file is replaced as a whole: a snapshot is complete.
 """
 
-import contextlib
 import io
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from plates.bulk import OutputError, require
-from plates.bulk.output import now, read_json, write_json, write_whole
+import pyarrow
+from pyarrow import parquet
+from pydantic import TypeAdapter
+
+from plates.bulk import OutputError
+from plates.bulk.output import now, write_whole
 from plates.bulk.source import Failure, Photo
 
-_INDEX = "listing.json"
+_SCHEMA = pyarrow.schema(
+    {"path": pyarrow.binary(), "size": pyarrow.int64(), "modified": pyarrow.timestamp("us")}
+)
+_LISTED_AT, _UNLISTED = b"listed_at", b"unlisted"
+_FAILURES_JSON = TypeAdapter(list[Failure])
 
 
 @dataclass(frozen=True)
 class Listing:
     """What the source held when it was listed."""
 
-    folder: Path
-    listed_at: str  # in ISO form, UTC
+    path: Path
     photos: int
     chunks: int  # numbered from 0
+    listed_at: str  # in ISO form, UTC
     unlisted: list[Failure]  # folders that could not be read
-    parts: list[dict[str, Any]]  # files: name, number of the first chunk, chunks and photos
 
     def chunk(self, number: int) -> list[Photo]:
         """Read the photos of one chunk."""
-        (parquet,) = require("pyarrow.parquet")
-        part = next(part for part in reversed(self.parts) if part["first"] <= number)
-        with parquet.ParquetFile(self.folder / part["file"]) as file:
-            rows = file.read_row_group(number - part["first"]).to_pylist()
-        return [Photo(**row) for row in rows]
+        with parquet.ParquetFile(self.path) as file:
+            return [Photo(**row) for row in file.read_row_group(number).to_pylist()]
 
 
-def load_listing(folder: Path) -> Listing | None:
-    """Load the snapshot in a folder; None if there is none, or if it was not finished."""
-    document = read_json(folder / _INDEX)
-    if not document:
-        return None
+def load_listing(path: Path) -> Listing:
+    """Load a snapshot; raises OutputError if it is missing or damaged."""
     try:
-        unlisted = [Failure(**entry) for entry in document.pop("unlisted")]
-        return Listing(folder, unlisted=unlisted, **document)
-    except (KeyError, TypeError) as error:
-        raise OutputError(f"{folder / _INDEX}: expected our JSON; give another --out") from error
+        found = parquet.read_metadata(path)
+        listed_at = found.metadata[_LISTED_AT].decode()
+        unlisted = _FAILURES_JSON.validate_json(found.metadata[_UNLISTED])
+    except (OSError, pyarrow.ArrowException, KeyError, TypeError, ValueError) as error:
+        raise OutputError(
+            f"{path}: expected the listing of this run, got {error}. "
+            f"Give another --out; it must be a folder that all machines share."
+        ) from error
+    return Listing(path, found.num_rows, found.num_row_groups, listed_at, unlisted)
 
 
 def take_listing(
-    folder: Path, found: Iterable[Photo | Failure], chunk_photos: int, before: Listing | None
+    path: Path, found: Iterable[Photo | Failure], chunk_photos: int, before: Listing | None
 ) -> Listing:
     """Write the snapshot of what `find_photos` found; raises OSError, or what `found` raises.
 
-    Files of an unfinished listing are removed; photos and chunks of one `before` stay.
+    Photos and chunks of one `before` stay.
     """
-    before = before or Listing(folder, "", photos=0, chunks=0, unlisted=[], parts=[])
-    parts = list(before.parts)
-    for path in folder.glob("part-*.parquet"):
-        if path.name not in [part["file"] for part in parts]:
-            path.unlink()
-    known = {photo.path for n in range(before.chunks) for photo in before.chunk(n)}
+    known: set[bytes] = set()
     unlisted: list[Failure] = []
 
     def new_photos() -> Iterator[Photo]:
@@ -74,24 +72,17 @@ def take_listing(
             elif entry.path not in known:
                 yield entry
 
-    data, chunks, photos = _as_parquet(new_photos(), chunk_photos)
-    if chunks:
-        name = f"part-{before.chunks:08d}.parquet"
-        write_whole(folder / name, data)
-        parts.append({"file": name, "first": before.chunks, "chunks": chunks, "photos": photos})
-    counts = {name: sum(part[name] for part in parts) for name in ("photos", "chunks")}
-    listing = Listing(folder, now(), unlisted=unlisted, parts=parts, **counts)
-    write_json(folder / _INDEX, {n: v for n, v in asdict(listing).items() if n != "folder"})
-    return listing
-
-
-def _as_parquet(photos: Iterator[Photo], chunk_photos: int) -> tuple[bytes, int, int]:
-    """Write photos in chunks: the file, and how many chunks and photos are in it."""
-    arrow, parquet = require("pyarrow", "pyarrow.parquet")
-    types = {"path": arrow.binary(), "size": arrow.int64(), "modified": arrow.timestamp("us")}
-    file, schema, counts = io.BytesIO(), arrow.schema(types), list[int]()
-    with contextlib.closing(parquet.ParquetWriter(file, schema, compression="zstd")) as writer:
-        while chunk := [asdict(photo) for photo in itertools.islice(photos, chunk_photos)]:
-            writer.write_table(arrow.Table.from_pylist(chunk, schema), row_group_size=chunk_photos)
+    old_chunks = map(before.chunk, range(before.chunks)) if before else ()
+    new = new_photos()
+    new_chunks = iter(lambda: list(itertools.islice(new, chunk_photos)), [])
+    file, counts = io.BytesIO(), list[int]()
+    with parquet.ParquetWriter(file, _SCHEMA, compression="zstd") as writer:
+        for chunk in itertools.chain(old_chunks, new_chunks):
+            table = pyarrow.Table.from_pylist([asdict(photo) for photo in chunk], _SCHEMA)
+            writer.write_table(table, row_group_size=len(chunk))
+            known.update(photo.path for photo in chunk)
             counts.append(len(chunk))
-    return file.getvalue(), len(counts), sum(counts)
+        listed_at, failures = now(), _FAILURES_JSON.dump_json(unlisted)
+        writer.add_key_value_metadata({_LISTED_AT: listed_at, _UNLISTED: failures})
+    write_whole(path, file.getvalue())
+    return Listing(path, sum(counts), len(counts), listed_at, unlisted)

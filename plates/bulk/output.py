@@ -1,7 +1,7 @@
 """The folder that a run writes to: rows, failures, lock; files that are whole or not there.
 
 plates/part-00000000.parquet   a committed chunk: its rows, and its account in the metadata
-listing/                       what the source held: see `listing`
+listing.parquet                what the source held: see `listing`
 work/                          what is under way: see `reading.Journal`
 manifest.json                  settings, weights, counts, state
 failed.csv                     every photo and folder that could not be read, and why
@@ -21,9 +21,11 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pyarrow
+from pyarrow import parquet
 from pydantic import TypeAdapter
 
-from plates.bulk import OutputError, require
+from plates.bulk import OutputError
 from plates.bulk.source import Failure
 
 _CHUNK_NAME = re.compile(r"part-(\d{8,})\.parquet")
@@ -31,37 +33,35 @@ _ACCOUNT_KEY = b"plates.bulk"
 _TEMPORARY = ".tmp"
 
 
-def schema() -> Any:
-    """The pyarrow schema of the result: types never depend on what was found."""
-    (arrow,) = require("pyarrow")
-    pixels, score, text = arrow.float32(), arrow.float32(), arrow.string()
-    return arrow.schema(
-        [
-            arrow.field("photo", text, nullable=False),  # path or URL, as the source has it
-            ("plate", arrow.int32()),  # 0, 1, … in a photo; null: the photo has no plate
-            ("text", text),  # Latin look-alikes; "" if it is not readable
-            ("text_native", text),  # as the plate has it: "В840СК197"
-            ("score", score),  # calibrated probability that the text is right
-            ("readable", arrow.bool_()),
-            ("format", text),  # such as "ru.car"; "unknown"
-            ("region_code", text),  # null if the format has none
-            ("region_name", text),
-            ("lines", arrow.int8()),
-            # The box, in pixels of the upright photo.
-            *((side, pixels) for side in ("x0", "y0", "x1", "y1")),
-            # x, y of TL, TR, BR, BL. Arrow reads no nulls in fixed-size lists from Parquet.
-            ("quad", arrow.list_(pixels)),
-            ("detection_score", score),
-            # Best first.
-            ("candidates", arrow.list_(arrow.struct([("text", text), ("score", score)]))),
-            ("width", arrow.int32()),  # of the upright photo, in pixels
-            ("height", arrow.int32()),
-            ("time", arrow.timestamp("us")),
-            ("time_source", text),  # "exif": the camera's clock; "file": the file's time in UTC
-            ("model_version", text),
-            ("weights", text),  # hash of the weights' manifest
-        ]
-    )
+_PIXELS, _SCORE, _TEXT = pyarrow.float32(), pyarrow.float32(), pyarrow.string()
+# Of the result: types never depend on what was found.
+SCHEMA = pyarrow.schema(
+    [
+        pyarrow.field("photo", _TEXT, nullable=False),  # path or URL, as the source has it
+        ("plate", pyarrow.int32()),  # 0, 1, … in a photo; null: the photo has no plate
+        ("text", _TEXT),  # Latin look-alikes; "" if it is not readable
+        ("text_native", _TEXT),  # as the plate has it: "В840СК197"
+        ("score", _SCORE),  # calibrated probability that the text is right
+        ("readable", pyarrow.bool_()),
+        ("format", _TEXT),  # such as "ru.car"; "unknown"
+        ("region_code", _TEXT),  # null if the format has none
+        ("region_name", _TEXT),
+        ("lines", pyarrow.int8()),
+        # The box, in pixels of the upright photo.
+        *((side, _PIXELS) for side in ("x0", "y0", "x1", "y1")),
+        # x, y of TL, TR, BR, BL. Arrow reads no nulls in fixed-size lists from Parquet.
+        ("quad", pyarrow.list_(_PIXELS)),
+        ("detection_score", _SCORE),
+        # Best first.
+        ("candidates", pyarrow.list_(pyarrow.struct([("text", _TEXT), ("score", _SCORE)]))),
+        ("width", pyarrow.int32()),  # of the upright photo, in pixels
+        ("height", pyarrow.int32()),
+        ("time", pyarrow.timestamp("us")),
+        ("time_source", _TEXT),  # "exif": the camera's clock; "file": the file's time in UTC
+        ("model_version", _TEXT),
+        ("weights", _TEXT),  # hash of the weights' manifest
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ class Output:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.plates, self.listing = folder / "plates", folder / "listing"
-        self.work = folder / "work"
+        self.plates, self.work = folder / "plates", folder / "work"
+        self.listing = folder / "listing.parquet"
         self.manifest, self.failed = folder / "manifest.json", folder / "failed.csv"
         self._lock = folder / ".lock"
 
@@ -93,7 +93,7 @@ class Output:
     def locked(self) -> Iterator[None]:
         """Make the folders and keep other runs out; raises OutputError if one is there."""
         try:
-            for folder in (self.plates, self.listing, self.work):
+            for folder in (self.plates, self.work):
                 folder.mkdir(parents=True, exist_ok=True)
             file = self._lock.open("a+", encoding="utf-8")
         except OSError as error:
@@ -111,18 +111,17 @@ class Output:
             with contextlib.suppress(OSError):  # a full disk: the lock holds all the same
                 file.write(f"process {os.getpid()} on {socket.gethostname()}")
                 file.flush()
-            for folder in (self.folder, self.plates, self.listing):
+            for folder in (self.folder, self.plates):
                 for left in folder.glob(f".*{_TEMPORARY}"):  # by a run that was killed
                     left.unlink()
             yield
 
     def commit(self, account: Account, rows: list[dict[str, Any]]) -> None:
         """Write a chunk: rows and account together; on OSError it is not committed."""
-        arrow, parquet = require("pyarrow", "pyarrow.parquet")
-        columns = schema().with_metadata({_ACCOUNT_KEY: _ACCOUNT_JSON.dump_json(account)})
+        columns = SCHEMA.with_metadata({_ACCOUNT_KEY: _ACCOUNT_JSON.dump_json(account)})
         # Made in memory: a tenth of a megabyte, and errors of the disk are Python's own.
         file = io.BytesIO()
-        parquet.write_table(arrow.Table.from_pylist(rows, columns), file, compression="zstd")
+        parquet.write_table(pyarrow.Table.from_pylist(rows, columns), file, compression="zstd")
         write_whole(self._chunk(account.chunk), file.getvalue())
 
     def committed(self) -> list[int]:
@@ -132,19 +131,34 @@ class Output:
 
     def account(self, chunk: int) -> Account:
         """Read what was committed with a chunk; raises OutputError if the file is damaged."""
-        arrow, parquet = require("pyarrow", "pyarrow.parquet")
         path = self._chunk(chunk)
         try:
             return _ACCOUNT_JSON.validate_json(parquet.read_schema(path).metadata[_ACCOUNT_KEY])
-        except (OSError, arrow.ArrowException, KeyError, TypeError, ValueError) as error:
+        except (OSError, pyarrow.ArrowException, KeyError, TypeError, ValueError) as error:
             raise OutputError(
                 f"{path}: expected a finished chunk of ours, got {error}. "
                 f"Remove the file, and run again to have it read anew."
             ) from error
 
+    def read_manifest(self) -> dict[str, Any]:
+        """Read ``manifest.json``, empty if there is none; raises OutputError if it is damaged."""
+        try:
+            return dict(json.loads(self.manifest.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, TypeError) as error:
+            expected = f"{self.manifest}: expected our JSON, got {error}"
+            raise OutputError(f"{expected}; give another --out") from error
+
+    def write_manifest(self, document: dict[str, Any]) -> None:
+        """Write ``manifest.json``; raises OSError."""
+        text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+        write_whole(self.manifest, text.encode())
+
     def write_failed(self, failures: Iterable[Failure]) -> None:
         """Write ``failed.csv``; raises OSError."""
-        (pandas,) = require("pandas")
+        import pandas  # not in the processes that read
+
         table = pandas.DataFrame(map(asdict, failures), columns=["photo", "reason", "message"])
         write_whole(self.failed, table.to_csv(index=False).encode())
 
@@ -171,19 +185,3 @@ def write_whole(path: Path, data: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-def write_json(path: Path, document: dict[str, Any]) -> None:
-    """Write a document; errors as of `write_whole`."""
-    text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-    write_whole(path, text.encode())
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a document, empty if there is no such file; raises OutputError if it is damaged."""
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, TypeError) as error:
-        raise OutputError(f"{path}: expected our JSON, got {error}; give another --out") from error

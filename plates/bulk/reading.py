@@ -68,13 +68,8 @@ class ChunkReader:
         self, request: Request, weights: str, load: "Callable[[Request, str], Nets]" = load_alone
     ) -> None:
         self._weights, self._output = weights, Output(request.out)
-        listing = load_listing(self._output.listing)
-        if listing is None:
-            raise BulkError(
-                f"{request.out}: expected the listing of this run there, found none; "
-                f"--out must be a folder that all machines share"
-            )
-        self._listing, self._fetcher = listing, Fetcher(request.source)
+        self._listing = load_listing(self._output.listing)
+        self._fetcher = Fetcher(request.source)
         self._nets = load(request, weights)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
@@ -174,7 +169,7 @@ def taken_at(data: bytes) -> datetime | None:
 
 
 def columns_of(index: int, plate: "Plate") -> dict[str, Any]:
-    """A plate as columns of `output.schema`."""
+    """A plate as columns of `output.SCHEMA`."""
     reading = plate.reading
     match = formats.reading_of(reading.text, reading.format)
     region = match.region if match else None

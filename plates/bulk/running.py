@@ -24,9 +24,9 @@ from tqdm import tqdm
 from plate_models.cores import usable_cores
 from plate_models.release import WEIGHTS_DIR, check_manifest
 from plate_models.spec import MODEL_VERSION
-from plates.bulk import BulkError, OutputError, Request, require
+from plates.bulk import BulkError, OutputError, Request
 from plates.bulk.listing import Listing, load_listing, take_listing
-from plates.bulk.output import Account, Output, now, read_json, write_json
+from plates.bulk.output import Account, Output, now
 from plates.bulk.reading import ChunkReader
 from plates.bulk.source import UNREACHABLE, Failure, Photo, describe, find_photos, is_url
 
@@ -49,7 +49,8 @@ def run(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
     if request.address:
         # Ray reads it when it is imported; by default a wrong address takes minutes.
         os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
-    require("pandas", "pyarrow.parquet", "fsspec", "ray.data", "tenacity")
+    import ray.data  # noqa: F401 - where it is missing, that is said before anything is listed
+
     output = Output(request.out.absolute())
     source = request.source if is_url(request.source) else str(Path(request.source).absolute())
     request = replace(request, source=source, out=output.folder)
@@ -111,7 +112,7 @@ class _Run:
         self._request, self._weights, self._output, self._say = request, weights, output, say
         settings = {name: getattr(request, name) for name in ("source", "chunk", "limit", "engine")}
         settings |= {"weights": weights, "model_version": MODEL_VERSION}
-        before = read_json(output.manifest)
+        before = output.read_manifest()
         if not before and any(output.plates.iterdir()):
             raise OutputError(
                 f"{output.folder}: expected an empty folder or one of an earlier run, found "
@@ -226,7 +227,7 @@ class _Run:
         self.manifest["other_files"] = others[:_KEPT_NAMES]
         self.manifest["written"] = now()
         try:
-            write_json(self._output.manifest, self.manifest)
+            self._output.write_manifest(self.manifest)
         except OSError as error:  # on a full disk the run goes on without
             self._say(f"{self._output.manifest}: not written: {describe(error)[1]}")
         return counts
@@ -271,7 +272,8 @@ def _ray(request: Request) -> Iterator[Any]:
     """Start Ray on this machine, or connect to a cluster, and let go of it at the end."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    ray, data = require("ray", "ray.data")
+    import ray.data
+
     settings: dict[str, Any] = {"address": request.address}
     folder = None
     if request.address is None:
@@ -298,7 +300,7 @@ def _ray(request: Request) -> Iterator[Any]:
             signal.signal(number, handler)
         # The command reports progress itself, and chunks may take their time.
         logging.getLogger("ray.data").setLevel(logging.CRITICAL)
-        context = data.DataContext.get_current()
+        context = ray.data.DataContext.get_current()
         context.enable_progress_bars = context.print_on_execution_start = False
         context.execution_no_progress_timeout_s = -1
         yield ray

@@ -2,28 +2,23 @@
 
 import glob
 import os
-import re
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+import aiohttp
+import tenacity
+from fsspec.core import url_to_fs
+
 from plate_models.spec import LIMITS
-from plates.bulk import BulkError, require
-from plates.file_kinds import HEAD_BYTES, SUFFIXES
+from plates.bulk import BulkError
+from plates.file_kinds import COMPANION, HEAD_BYTES, SUFFIXES
 
 UNREACHABLE = "unreachable"
-# Files that usually lie beside photos are not listed. All others are: what they are is decided
-# by their first bytes, once their chunk is read.
-COMPANION = re.compile(
-    r"\.(aae|css|csv|db|gpx|html?|ini|journal|js|jsonl?|log|md|parquet|srt|svg|toml|tsv|txt|xml|xmp"
-    r"|ya?ml)$",
-    re.IGNORECASE,
-)
 _WEB, _WEB_TIMEOUT_S = ("http://", "https://"), 60
 # What pages link to beside files.
 _NO_FILES = ("mailto:", "javascript:", "tel:", "data:")
@@ -162,14 +157,12 @@ def _suffix(path: str) -> str:
 
 def _open_filesystem(source: str) -> tuple[Any, str, str]:
     """Open a URL: fsspec's file system, the path in it, and what it is chained to (::x.zip)."""
-    (core,) = require("fsspec.core")
     settings: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
     if source.startswith(_WEB):
-        (aiohttp,) = require("aiohttp")
         settings["client_kwargs"] = {"timeout": aiohttp.ClientTimeout(total=_WEB_TIMEOUT_S)}
     _, chained, rest = source.partition("::")
     try:
-        filesystem, path = core.url_to_fs(source, **({} if chained else settings))
+        filesystem, path = url_to_fs(source, **({} if chained else settings))
     except ImportError as error:
         raise BulkError(f"{source}: another package is needed: {error}") from error
     except ValueError as error:
@@ -198,13 +191,11 @@ def describe(error: BaseException) -> tuple[str, str]:
 class Fetcher:
     """Reads the files of one source, of too large ones the beginning, in several tries."""
 
-    def __init__(self, source: str, sleep: Callable[[float], None] = time.sleep) -> None:
-        (tenacity,) = require("tenacity")
+    def __init__(self, source: str) -> None:
         self._tries = tenacity.Retrying(
             retry=tenacity.retry_if_exception(lambda error: describe(error)[0] == UNREACHABLE),
             wait=tenacity.wait_exponential(_FIRST_PAUSE_S, exp_base=_PAUSE_GROWTH),
             stop=tenacity.stop_after_attempt(_TRIES),
-            sleep=sleep,
             reraise=True,
         )
         self._filesystem, _, self._chain = _open_filesystem(source)

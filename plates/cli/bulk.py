@@ -14,7 +14,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from plates.bulk import OutputError, Request, running
+from plate_models.release import WEIGHTS_DIR
+from plates.bulk import OutputError, Request
 from plates.cli import CommandError, stop_signals_raise
 from plates.cli.options import add_nets, add_number, default_engine
 
@@ -37,11 +38,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read the archive, or what is left of it; 0, or 1 if a photo, folder or chunk failed."""
+    from plates.bulk import running
+
     if arguments.gpus and arguments.device == "cpu":
         arguments.device = "cuda:0"  # Ray shows each process its own as the first one
     arguments.gpus = arguments.gpus or int(arguments.device != "cpu")
     arguments.engine = arguments.engine or default_engine(arguments)
-    arguments.weights = arguments.weights and arguments.weights.resolve()
+    # The machines of a cluster may have the released ones elsewhere.
+    folder = arguments.weights.resolve()
+    arguments.weights = None if folder == WEIGHTS_DIR else folder
     request = Request(**{field.name: getattr(arguments, field.name) for field in fields(Request)})
     try:
         with stop_signals_raise():

@@ -8,7 +8,7 @@ import argparse
 from pathlib import Path
 
 from plates.cli import stop_signals_raise
-from plates.cli.options import RELEASED_WEIGHTS, add_number, add_weights
+from plates.cli.options import add_number, add_weights
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> None:
     from plate_models.release import check_manifest, write_manifest
     from plate_models.training.calibration import calibrate
 
-    weights = arguments.weights or RELEASED_WEIGHTS
+    weights = arguments.weights
     names = ("crops", "workers", "most_wrong", "most_wrong_elsewhere", "seed")
     options = {name: getattr(arguments, name) for name in names}
     arguments.out.mkdir(parents=True, exist_ok=True)  # Not only after the work.

@@ -67,8 +67,8 @@ def run(arguments: argparse.Namespace) -> None:
     from plate_models.training.evaluation.scoreboard import Scoreboard, score, table
     from plate_models.training.labels import LabelError
 
-    nets, weights = options.load_nets(arguments), arguments.weights or options.RELEASED_WEIGHTS
-    head = {"weights": check_manifest(weights), "engine": nets.engine, "device": nets.device}
+    nets, weights = options.load_nets(arguments), check_manifest(arguments.weights)
+    head = {"weights": weights, "engine": nets.engine, "device": nets.device}
     head["date"] = date.today().isoformat()
     print("weights {weights}, engine {engine} on {device}, {date}".format_map(head), flush=True)
     boards: dict[str, Scoreboard] = {}

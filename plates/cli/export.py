@@ -8,13 +8,15 @@ is removed. TensorRT engines are built from the ONNX files as docker/README.md s
 import argparse
 from pathlib import Path
 
+from plate_models.release import REPOSITORY
 from plate_models.spec import MODEL_VERSION
-from plates.cli.options import RELEASED_WEIGHTS, add_weights
+from plates.cli.options import add_weights
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_weights(parser)
-    parser.add_argument("--repository", type=Path, metavar="DIR", help="default: model_repository/")
+    text = "default: model_repository/"
+    parser.add_argument("--repository", type=Path, metavar="DIR", default=REPOSITORY, help=text)
     text = f"of the release, from 1; the highest is served (default: {MODEL_VERSION})"
     parser.add_argument("--version", metavar="N", default=MODEL_VERSION, help=text)
     text = "with plates that the weights read; served only where it reads the same (default: ours)"
@@ -23,8 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     from plate_models.engines.nets import bring_up_to_date
-    from plate_models.release import REPOSITORY
 
-    folders = arguments.weights or RELEASED_WEIGHTS, arguments.repository or REPOSITORY
-    written = bring_up_to_date(*folders, arguments.version, arguments.golden)
+    given = arguments.weights, arguments.repository, arguments.version, arguments.golden
+    written = bring_up_to_date(*given)
     print("\n".join(map(str, written)) or "The model repository is up to date.")

@@ -4,14 +4,12 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from hashlib import sha256
 from importlib import import_module
 from importlib.metadata import version
 from keyword import iskeyword
 from types import ModuleType
 
 from plates.cli import CommandError, Stopped, printable
-from plates.cli.options import RELEASED_WEIGHTS
 
 COMMANDS = {
     "serve": "serve /v1/plates over HTTP, with a Triton of its own",
@@ -62,7 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         lacking = error.name or ""
         if lacking.partition(".")[0] in ("", "api", "plate_models", "plates"):
             raise
-        return _fail(words[0], f"this installation lacks {lacking}: run it where `make` set up", 1)
+        remedy = "run it where `make` set up, or pip install -r docker/requirements/dev.txt"
+        return _fail(words[0], f"this installation lacks {lacking}: {remedy}", 1)
     except OSError as error:
         place = "" if error.filename is None else f"{error.filename}: "
         return _fail(words[0], printable(f"{place}{error.strerror or error}"), 1)
@@ -117,8 +116,10 @@ def _parse(words: list[str]) -> argparse.Namespace:
 
 def _version() -> str:
     """The package's version and, as in answers, the hash that names the weights."""
-    manifest = RELEASED_WEIGHTS / "SHA256SUMS"
-    digest = sha256(manifest.read_bytes()).hexdigest() if manifest.is_file() else ""
+    from plate_models.release import SHA256SUMS, WEIGHTS_DIR, sha256_of
+
+    manifest = WEIGHTS_DIR / SHA256SUMS
+    digest = sha256_of(manifest) if manifest.is_file() else ""
     return f"plates {version('plates')}" + (f"\nweights sha256:{digest}" if digest else "")
 
 

@@ -5,13 +5,11 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from plate_models.release import WEIGHTS_DIR
 from plates.cli import CommandError
 
 if TYPE_CHECKING:
     from plate_models.engines.nets import Nets
-
-# As `plate_models.release.WEIGHTS_DIR`, without loading pydantic for it.
-RELEASED_WEIGHTS = Path(__file__).resolve().parents[2] / "weights"
 
 
 def add_number(
@@ -38,8 +36,9 @@ def add_number(
 
 
 def add_weights(parser: argparse.ArgumentParser) -> None:
-    """Declare --weights; None stands for the released ones."""
-    parser.add_argument("--weights", type=Path, metavar="DIR", help="default: the released ones")
+    """Declare --weights."""
+    text = "default: the released ones"
+    parser.add_argument("--weights", type=Path, metavar="DIR", default=WEIGHTS_DIR, help=text)
 
 
 def add_nets(parser: argparse.ArgumentParser) -> None:
@@ -56,8 +55,7 @@ def add_nets(parser: argparse.ArgumentParser) -> None:
 
 def default_engine(arguments: argparse.Namespace) -> str:
     """What --weights and --device ask for where --engine is left out."""
-    weights = arguments.weights
-    released = weights is None or weights.resolve() == RELEASED_WEIGHTS
+    released = arguments.weights.resolve() == WEIGHTS_DIR
     return "served" if released and arguments.device == "cpu" else "torch"
 
 
@@ -67,6 +65,6 @@ def load_nets(arguments: argparse.Namespace) -> "Nets":
 
     engine = arguments.engine or default_engine(arguments)
     try:
-        return nets.load_nets(engine, arguments.device, arguments.weights or RELEASED_WEIGHTS)
+        return nets.load_nets(engine, arguments.device, arguments.weights)
     except OSError as error:  # an installation that may not be written to
         raise CommandError(f"the nets can't be exported: {error}; try --engine torch") from error

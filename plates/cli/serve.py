@@ -21,7 +21,6 @@ from pydantic import ValidationError
 
 from api.observing import logs
 from api.settings import Settings
-from plate_models.release import DEFAULT_GOLDEN
 from plates.cameras import BESIDE_VARIABLE, FOLDER_VARIABLE, KEY_VARIABLE
 from plates.cli import CommandError, Stopped, ignore_stop_signals, say, stop_signals_raise
 from plates.cli.config import explain, warn_of_unknown_settings
@@ -53,10 +52,7 @@ def run(arguments: argparse.Namespace) -> None:
                 "or PLATES_TOKENS_FILE, or listen on 127.0.0.1.",
                 settings.host,
             )
-        if settings.triton_url:
-            say(f"Triton elsewhere: {settings.triton_url}")
-        triton = None if settings.triton_url else describe_triton(settings)
-        supervise(settings, triton, listener)
+        supervise(settings, listener)
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -82,14 +78,21 @@ def read_settings(**options: object) -> Settings:
     return settings
 
 
-def supervise(
-    settings: Settings, triton: EmbeddedTriton | None, listener: socket.socket | None = None
-) -> None:
-    """Start Triton, then a gateway that serves on the listener, and heal both until a signal."""
+def supervise(settings: Settings, listener: socket.socket | None = None) -> None:
+    """Start Triton, unless it is elsewhere, and a gateway; heal both until a signal.
+
+    The gateway serves on the listener; without one there is Triton alone.
+    """
+    triton = None
+    if listener and settings.triton_url:
+        say(f"Triton elsewhere: {settings.triton_url}")
+    else:
+        say("Starting Triton …")
+        triton = EmbeddedTriton(settings)
     with tempfile.TemporaryDirectory(prefix="plates-status-") as name:
         folder = Path(name)
         status_file = settings.status_file or folder / "status.json"
-        parts: list[Part] = [TritonHealer(triton, DEFAULT_GOLDEN.read_bytes())] if triton else []
+        parts: list[Part] = [TritonHealer(triton)] if triton else []
         if listener:
             # Processes are restarted with what was checked, whatever the file says by then.
             cameras = settings.cameras.read_bytes() if settings.cameras else b""
@@ -122,12 +125,6 @@ def supervise(
                     listener.close()
                 supervisor.stop()
     say("Stopped.")
-
-
-def describe_triton(settings: Settings) -> EmbeddedTriton:
-    """The Triton that the settings ask for; nothing is started yet."""
-    say("Starting Triton …")
-    return EmbeddedTriton(settings)
 
 
 def _environment(

@@ -8,7 +8,7 @@ It ends with a status that is not zero if Triton can't be started, or not be hea
 
 import argparse
 
-from plates.cli.serve import describe_triton, read_settings, supervise
+from plates.cli.serve import read_settings, supervise
 
 
 def configure(_: argparse.ArgumentParser) -> None:
@@ -16,5 +16,4 @@ def configure(_: argparse.ArgumentParser) -> None:
 
 
 def run(_: argparse.Namespace) -> None:
-    settings = read_settings()
-    supervise(settings, describe_triton(settings))
+    supervise(read_settings())

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from plates.cli import CommandError, stop_signals_raise
-from plates.cli.options import RELEASED_WEIGHTS, add_nets, add_number, load_nets
+from plates.cli.options import add_nets, add_number, load_nets
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     lists = [PlateList(path.stem, path) for path in arguments.list]
     nets = load_nets(arguments)
-    weights = check_manifest(arguments.weights or RELEASED_WEIGHTS)
+    weights = check_manifest(arguments.weights)
     if isinstance(sys.stdout, io.TextIOWrapper):  # Plates as they are written need not fit it.
         sys.stdout.reconfigure(errors="backslashreplace")
     with stop_signals_raise(), ExitStack() as stack:

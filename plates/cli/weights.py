@@ -6,7 +6,8 @@ manifest does not know.
 
 import argparse
 
-from plates.cli.options import RELEASED_WEIGHTS, add_weights
+from plate_models.release import check_manifest, write_manifest
+from plates.cli.options import add_weights
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -14,7 +15,4 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from plate_models.release import check_manifest, write_manifest
-
-    folder = arguments.weights or RELEASED_WEIGHTS
-    print(write_manifest(folder), check_manifest(folder), sep="\n")
+    print(write_manifest(arguments.weights), check_manifest(arguments.weights), sep="\n")

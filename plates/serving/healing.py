@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 
 from api.status import State, Status
+from plate_models.release import DEFAULT_GOLDEN
 from plates.serving import processes
 from plates.serving.client import TritonHttp
 from plates.serving.errors import EmbeddedTritonError, PreflightError, RequestError, VersionError
@@ -48,11 +49,11 @@ class TritonHealer:
     supervisor from its other parts.
     """
 
-    def __init__(self, triton: EmbeddedTriton, photo: bytes) -> None:
-        """Start nothing yet; the photo must show a plate, so that every model has work."""
+    def __init__(self, triton: EmbeddedTriton) -> None:
+        """Start nothing yet."""
         self._triton = triton
         self._stopped = threading.Event()
-        self._prober = Prober(lambda: triton.http, photo, self._stopped)
+        self._prober = Prober(triton, self._stopped)
         self._budget = RestartBudget("Triton")
         self._versions = Versions(triton.repository)
         # The change of the model version that is under way.
@@ -217,13 +218,11 @@ class Prober:
     on `time.monotonic`'s clock.
     """
 
-    def __init__(
-        self, triton: Callable[[], TritonHttp], photo: bytes, stopped: threading.Event
-    ) -> None:
+    def __init__(self, triton: EmbeddedTriton, stopped: threading.Event) -> None:
         self.heard_at = self.read_at = float("-inf")
-        self._triton = triton
-        self._photo = photo
-        self._stopped = stopped
+        self._triton, self._stopped = triton, stopped
+        # It shows a plate, so that every model has work.
+        self._photo = DEFAULT_GOLDEN.read_bytes()
         self._counts: dict[str, int] = {}
 
     def start(self) -> None:
@@ -259,7 +258,7 @@ class Prober:
         """Ask, and note whether an answer came; None if it was none or a refusal."""
         answer = None
         try:
-            answer = question(self._triton())
+            answer = question(self._triton.http)
         except RequestError as error:
             if error.status is None:
                 return None

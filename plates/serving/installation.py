@@ -1,4 +1,4 @@
-"""Where Triton is installed, and whether it can run on this machine.
+"""Where Triton is installed, what it runs with, and whether it can run on this machine.
 
 It comes with the nvidia-pytriton wheel or with NVIDIA's container image. Most of what is checked
 here would otherwise end in a server that hangs while it loads its models. Each check yields what
@@ -15,11 +15,12 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from plate_models.cores import THREADS  # the one setting that the models read
 from plate_models.release import MANIFEST, PHOTO_MODEL
 
 # The file that each backend loads.
@@ -68,6 +69,33 @@ class Installation:
             shutil.copytree(model.parent, folder / model.parent.name)
         return folder
 
+    def environment(self, profile: str) -> dict[str, str]:
+        """The environment in which the stubs find this Python and its packages."""
+        # The settings hold tokens, which a process that decodes clients' photos must not have.
+        dropped = ("PYTHONHOME", "PYTHONPATH", "PLATES_")
+        variables = {
+            name: value
+            for name, value in os.environ.items()
+            if name == THREADS or not name.startswith(dropped)
+        }
+        # The virtual environment is found through PATH, libpython through LD_LIBRARY_PATH. An
+        # image's stub finds its libpython by itself, and the image's order of libraries chooses
+        # the driver.
+        first = {"PATH": Path(sys.executable).parent}
+        if self.is_wheel and (libpython := find_libpython()):
+            first["LD_LIBRARY_PATH"] = libpython
+        for name, folder in first.items():
+            variables[name] = os.pathsep.join(filter(None, (str(folder), variables.get(name))))
+        # Threads that spin while they wait starve other processes on the same cores.
+        variables["GOMP_SPINCOUNT"] = "0"
+        # A crop's matrices are small: shared between threads they take longer.
+        variables.setdefault("OPENBLAS_NUM_THREADS", "1")
+        # Each further arena of glibc's malloc keeps what it once held: together some 150 MB.
+        variables.setdefault("MALLOC_ARENA_MAX", "1")
+        if profile != "gpu":
+            variables["CUDA_VISIBLE_DEVICES"] = ""
+        return variables
+
 
 def find_installation() -> Installation | None:
     """Find the wheel in this environment, else the Triton of NVIDIA's image around it."""
@@ -88,10 +116,8 @@ def find_libpython() -> Path | None:
     return next((folder for folder in folders if (folder / LIBPYTHON).exists()), None)
 
 
-def find_problems(
-    installation: Installation | None, variables: Mapping[str, str], repository: Path, profile: str
-) -> list[str]:
-    """List what a server lacks which is to run with these variables, each with what to do.
+def find_problems(installation: Installation | None, repository: Path, profile: str) -> list[str]:
+    """List what a server lacks, each with what to do.
 
     The profile chooses a model's ``configs/<profile>.pbtxt``, else its ``config.pbtxt``.
     """
@@ -101,7 +127,7 @@ def find_problems(
         *_check_models(repository, profile),
     ]
     if installation and not problems:
-        problems += _check_stub(installation, variables)
+        problems += _check_stub(installation, profile)
     return problems
 
 
@@ -175,11 +201,11 @@ def find_gpu_problem() -> str | None:
     return None if count.value else "NVIDIA's driver finds none"
 
 
-def _check_stub(installation: Installation, variables: Mapping[str, str]) -> Iterator[str]:
-    problem, stub = "Triton's Python stub does not start", installation.stub
+def _check_stub(installation: Installation, profile: str) -> Iterator[str]:
+    problem, variables = "Triton's Python stub does not start", installation.environment(profile)
     try:  # without arguments it exits with 1 if it can start, with 127 if it lacks a library
         run = subprocess.run(  # noqa: S603 - Triton's own binary
-            [stub], env=dict(variables), capture_output=True, text=True, timeout=30, check=False
+            [installation.stub], env=variables, capture_output=True, text=True, timeout=30
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         wheel = "reinstall nvidia-pytriton with `make setup`"

@@ -7,7 +7,6 @@ import secrets
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -18,16 +17,10 @@ from typing import Self
 import psutil
 
 from api.settings import Settings
-from plate_models.cores import THREADS  # the one setting that the models read
 from plates.serving import processes
 from plates.serving.client import KEY_HEADER, TritonHttp
 from plates.serving.errors import PreflightError, StartError
-from plates.serving.installation import (
-    Installation,
-    find_installation,
-    find_libpython,
-    find_problems,
-)
+from plates.serving.installation import Installation, find_installation, find_problems
 
 LOOPBACK = "127.0.0.1"
 # In which all models must load and warm up.
@@ -171,8 +164,7 @@ class EmbeddedTriton:
 
     def _check(self) -> Installation:
         installation = find_installation()
-        variables = environment(self.profile, installation)
-        problems = find_problems(installation, variables, self.repository, self.profile)
+        problems = find_problems(installation, self.repository, self.profile)
         problems += self._choose_ports()
         if problems or installation is None:
             raise PreflightError(problems)
@@ -222,7 +214,7 @@ class EmbeddedTriton:
                     # The stubs import first from where they are started: that must be a folder
                     # without a queue.py of the user's.
                     cwd=folder,
-                    env=environment(self.profile, installation),
+                    env=installation.environment(self.profile),
                     # Ctrl-C in a terminal is for this process, which stops the server in order.
                     start_new_session=True,
                 )
@@ -260,30 +252,3 @@ class EmbeddedTriton:
             if time.monotonic() > deadline:
                 raise StartError(f"Triton was not ready after {READY_S:g} s:\n{self.log_tail()}")
             time.sleep(_POLL_S)
-
-
-def environment(profile: str, installation: Installation | None) -> dict[str, str]:
-    """The environment in which the stubs find this Python and its packages."""
-    # The settings hold tokens, which a process that decodes clients' photos must not have.
-    dropped = ("PYTHONHOME", "PYTHONPATH", "PLATES_")
-    variables = {
-        name: value
-        for name, value in os.environ.items()
-        if name == THREADS or not name.startswith(dropped)
-    }
-    # The virtual environment is found through PATH, libpython through LD_LIBRARY_PATH. An image's
-    # stub finds its libpython by itself, and the image's order of libraries chooses the driver.
-    first = {"PATH": str(Path(sys.executable).parent)}
-    if installation is None or installation.is_wheel:
-        first["LD_LIBRARY_PATH"] = str(find_libpython() or "")
-    for name, value in first.items():
-        variables[name] = os.pathsep.join(filter(None, (value, variables.get(name))))
-    # Threads that spin while they wait starve other processes on the same cores.
-    variables["GOMP_SPINCOUNT"] = "0"
-    # A crop's matrices are small: shared between threads they take longer.
-    variables.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # Each further arena of glibc's malloc keeps what it once held: together some 150 MB.
-    variables.setdefault("MALLOC_ARENA_MAX", "1")
-    if profile != "gpu":
-        variables["CUDA_VISIBLE_DEVICES"] = ""
-    return variables

@@ -315,7 +315,7 @@ class Versions:
 
 
 def _shorten(reason: str) -> str:
-    """Keep the first line of a reason that ends with a log, and the lines that say what failed."""
+    """Of a reason that ends with a log, keep the first line and the first that names a failure."""
     lines = [line.strip() for line in reason.splitlines() if line.strip()]
     failures = [line for line in lines if "failed to load '" in line and " version " in line]
-    return " ".join([lines[0], *failures][: 2 if failures else None])[:_LONGEST_REASON]
+    return " ".join([lines[0], *failures[:1]])[:_LONGEST_REASON]

@@ -79,8 +79,7 @@ def test_everything_that_runs_is_in_the_image(image, tmp_path):
         "import importlib, json, sys\n"
         f"for name in {modules!r}: importlib.import_module(name)\n"
         "from plates.cli import serve\n"
-        "triton = serve.describe_triton(serve.read_settings())\n"
-        "serve.TritonHealer(triton, serve.DEFAULT_GOLDEN.read_bytes())\n"
+        "serve.TritonHealer(serve.EmbeddedTriton(serve.read_settings()))\n"
         "print(json.dumps({n: getattr(m, '__file__', '') for n, m in sys.modules.items()}))"
     )
     options = {"env": {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)}, "cwd": "/"}

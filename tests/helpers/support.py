@@ -5,7 +5,6 @@ import errno
 import os
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from api.errors import KINDS
 from api.main import create_app
 from api.settings import Settings
 from plate_models.training.labels import load_labels
+from plates.serving.child import python
 from plates.serving.triton import EmbeddedTriton
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,8 +33,7 @@ SAMPLES = ROOT / "tests" / "samples"
 SCENE = SAMPLES / "green_car.jpg"
 SCENE_TEXT = "X556XM750"
 PHOTO = GOOD["jpeg"]
-# -P: whatever the current folder holds, this is our `api`.
-PLATES = (sys.executable, "-P", "-m", "plates.cli.main")
+PLATES = python("plates.cli.main")
 # By the problem's slug.
 STATUS = {slug: kind.status for slug, kind in KINDS.items()}
 

@@ -48,12 +48,11 @@ def read_photo(image):
     return [plate] * round(int(image[0, 0, 0]) / 10 - 0.5)
 
 
-def listed(source, out, chunk=4):
-    """Take the listing of a source into an output folder."""
+def listed(source, out):
+    """Take the listing of a source into an output folder, in chunks of four."""
     output = Output(out)
-    for folder in (output.plates, output.listing, output.work):
-        folder.mkdir(parents=True, exist_ok=True)
-    return take_listing(output.listing, find_photos(str(source)), chunk, None)
+    with output.locked():
+        return take_listing(output.listing, find_photos(str(source)), 4, None)
 
 
 def reader(source, out, read=read_photo):

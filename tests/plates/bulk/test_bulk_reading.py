@@ -15,7 +15,7 @@ from PIL import Image
 from support import ROOT
 
 from plates.bulk import BulkError, OutputError
-from plates.bulk.output import Output, schema
+from plates.bulk.output import SCHEMA, Output
 from plates.bulk.reading import DEATHS_ALLOWED, Journal
 
 PAGE = (ROOT / "docs" / "archive.md").read_text(encoding="utf-8")
@@ -48,7 +48,7 @@ def test_rows_have_the_columns_of_the_schema(source, out):
     listed(source, out)
     assert reader(source, out).read(0) == ""
     table = pandas.read_parquet(out / "plates", dtype_backend="pyarrow")
-    assert tuple(table.columns) == tuple(schema().names)
+    assert tuple(table.columns) == tuple(SCHEMA.names)
     none, first, second = table.sort_values(["photo", "plate"]).itertuples()
     assert (first.plate, second.plate) == (0, 1)
     assert first.text_native == "В840СК197"
@@ -115,7 +115,7 @@ def test_damage_and_a_missing_listing_are_named(source, out):
 
 def test_what_the_page_shows_of_an_archive_runs(source, out):
     cells = re.findall(r"^\|([^|]*)\|", PAGE, re.MULTILINE)
-    assert set(re.findall(r"`(\w+)`", " ".join(cells))) == set(schema().names)
+    assert set(re.findall(r"`(\w+)`", " ".join(cells))) == set(SCHEMA.names)
     blocks = re.findall(r"^```python[^\n]*\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     for hour, path in enumerate(sorted(archive(source, 9).rglob("*.jpg"))):
         os.utime(path, (1_700_000_000 + 3600 * hour,) * 2)

@@ -11,7 +11,7 @@ import pandas
 import pytest
 from bulk_cases import WEIGHTS, archive, jpeg, reader
 from photo_files import BAD
-from support import write_files
+from support import forbid, write_files
 
 from plate_models.spec import Limits
 from plates.bulk import BulkError, OutputError, Request, running
@@ -145,6 +145,9 @@ def test_what_a_run_was_not_begun_with_is_refused_by_name(request_, monkeypatch)
         with pytest.raises(OutputError, match=named):
             run(replace(request_, **change))
     assert run(request_)["state"] == "complete"
+    (request_.out / "listing.parquet").unlink()
+    with pytest.raises(OutputError, match=r"listing\.parquet: expected .* Give another --out"):
+        run(request_)
     monkeypatch.setattr(running, "prepare", lambda _: "sha256:1")
     with pytest.raises(OutputError, match="weights 'sha256:0'"):
         run(request_)
@@ -162,6 +165,14 @@ def test_new_photos_are_read_when_asked_for(ray, request_):
     with pytest.raises(BulkError, match="No such file"):
         run(replace(request_, extend=True))
     assert manifest_of(request_)["counts"]["done"] == 14 and failed_in(request_) == {}
+
+
+def test_folders_that_could_not_be_listed_are_named_by_every_run(request_, monkeypatch):
+    with monkeypatch.context() as patched:
+        forbid(patched, "scandir", "day0")
+        run(request_)
+    assert run(request_)["folders_not_listed"] == 1
+    assert failed_in(request_) == {"day0": "forbidden"}
 
 
 def test_failures_are_read_again_when_asked_for(ray, request_, monkeypatch):

@@ -7,6 +7,7 @@ import zipfile
 from collections import Counter
 from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -15,7 +16,7 @@ from small_server import QuietHandler, SmallServer
 from support import forbid, write_files
 
 from plate_models.spec import Limits
-from plates.bulk import BulkError, require, source
+from plates.bulk import BulkError, source
 from plates.bulk.source import Failure, Fetcher, Photo, describe, find_photos
 from plates.file_kinds import HEAD_BYTES
 
@@ -34,9 +35,7 @@ def test_a_folder_a_photo_and_a_pattern_are_searched(tmp_path):
     photos = sorted(map(str, folder.rglob("*.jpg")))
     assert names(photos[0]) == photos[:1]
     assert names(tmp_path / "gate*" / "*" / "00[03].jpg") == [photos[0], photos[3]]
-    (folder / "notes.txt").write_bytes(b"")
-    (folder / ".cache").mkdir()
-    (folder / ".cache" / "preview.png").write_bytes(b"")
+    write_files(folder, {"notes.txt": b"", ".cache/preview.png": b""})
     assert names(tmp_path / "**" / "*.png") == []
     (folder / "folder.jpg").mkdir()
     os.mkfifo(folder / "pipe.jpg")  # would keep its reader waiting for ever
@@ -77,11 +76,6 @@ def test_a_source_that_cannot_be_opened_says_why(source, said):
         list(find_photos(source))
 
 
-def test_a_package_that_is_missing_is_named():
-    with pytest.raises(BulkError, match=r"nothing_of_that_name.*pip install -r"):
-        require("nothing_of_that_name")
-
-
 def test_a_zip_file_is_a_source(tmp_path):
     path = tmp_path / "photos.zip"
     with zipfile.ZipFile(path, "w") as file:
@@ -91,8 +85,7 @@ def test_a_zip_file_is_a_source(tmp_path):
     found = {photo.name: Fetcher(source).fetch(photo) for photo in find_photos(source)}
     assert found == {first: jpeg(5), f"zip://a/b/2.jpg::{path}": jpeg(15)}
     assert names(f"zip://a/*.jpg::{path}") == [first]
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "3.jpg").write_bytes(jpeg(25))
+    write_files(tmp_path, {"sub/3.jpg": jpeg(25)})
     path = tmp_path / "photos.tar"
     with tarfile.open(path, "w") as tar:
         tar.add(tmp_path / "sub", ".")
@@ -123,13 +116,14 @@ def test_the_web_is_a_source(tmp_path, monkeypatch):
     page = "".join(f'<a href="{link}">x</a>' for link in links)
     (tmp_path / "linked" / "index.html").write_text(page)
     pauses = []
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=pauses.append))
     large = os.urandom(3_000_000)
     with SmallServer(functools.partial(Shelf, directory=str(tmp_path))) as server:
         url = f"{server.url}/"
         found = {p.name.removeprefix(url): p for p in find_photos(url) if isinstance(p, Photo)}
         assert set(found) == {*photos, "linked/1"}
         assert problems(url) == [(f"{url}forbidden/", "forbidden")]
-        fetcher = Fetcher(url, sleep=pauses.append)
+        fetcher = Fetcher(url)
         assert fetcher.fetch(found["good.jpg"]) == jpeg(5) and not pauses
         assert fetcher.fetch(found["shaky.jpg"]) == jpeg(5) and len(pauses) == 2
         for name, reason, tries in (("forbidden", "forbidden", 1), ("down", "unreachable", 4)):

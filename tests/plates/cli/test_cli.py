@@ -42,12 +42,17 @@ def test_arguments_that_make_no_sense(words, text, run):
     assert done.returncode == 2 and text in done.stderr
 
 
-def test_a_missing_package_is_named(run, monkeypatch):
+@pytest.mark.parametrize(
+    ("words", "package"),
+    [("compare a.json b.json", "scipy.stats"), ("bulk photos --out archive", "ray.data")],
+)
+def test_a_missing_package_is_named(words, package, run, monkeypatch):
     monkeypatch.delitem(sys.modules, "plate_models.training.evaluation.comparison", raising=False)
-    monkeypatch.setitem(sys.modules, "scipy.stats", None)
-    done = run("compare", "a.json", "b.json")
-    assert done.returncode == 1
-    assert done.stderr.startswith("plates compare: this installation lacks scipy.stats: ")
+    monkeypatch.setitem(sys.modules, package, None)
+    command, *options = words.split()
+    done = run(command, *options)
+    assert done.returncode == 1 and "pip install -r" in done.stderr
+    assert done.stderr.startswith(f"plates {command}: this installation lacks {package}: ")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import httpx
 import psutil
 import pytest
 from photo_files import BAD
-from support import PLATES, REPOSITORY, ROOT, SAMPLES, SCENE, SCENE_TEXT, plates
+from support import PLATES, REPOSITORY, ROOT, SAMPLES, SCENE, SCENE_TEXT, plates, write_files
 
 from plates.cli import demo
 from plates.cli.serve import LISTENING
@@ -39,10 +39,9 @@ def test_demo_reads_the_samples(tmp_path):
 @pytest.mark.live
 def test_demo_fails_if_a_plate_is_not_read(gateway_url, run, tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "_service", lambda _: httpx.Client(base_url=gateway_url, timeout=60))
-    (tmp_path / "sub").mkdir()
-    for name in ("scene.jpg", "sub/scene.jpg"):  # the table is about its own folder
-        (tmp_path / name).write_bytes(SCENE.read_bytes())
-    (tmp_path / "broken.jpg").write_bytes(BAD["truncated jpeg"][0])
+    files = dict.fromkeys(("scene.jpg", "sub/scene.jpg"), SCENE.read_bytes())
+    write_files(tmp_path, files | {"broken.jpg": BAD["truncated jpeg"][0]})
+    # The table is about its own folder.
     rows = f"photo,text\nscene.jpg,{SCENE_TEXT}\nscene.jpg,{SCENE_TEXT}\n"
     (tmp_path / "plates.csv").write_text(rows, "utf-8-sig")  # as Excel saves it
     done = run("demo", tmp_path, "--output", tmp_path / "out")
@@ -66,10 +65,8 @@ def test_photos_and_output_are_checked_first(
     photo, table, output, reason, run, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(demo, "_service", lambda _: pytest.fail("started"))
-    photos = tmp_path / "photos"
-    for folder in (tmp_path / "empty", photos):
-        folder.mkdir()
-    (photos / "scene.jpg").write_bytes(SCENE.read_bytes())
+    photos = write_files(tmp_path / "photos", {"scene.jpg": SCENE.read_bytes()})
+    (tmp_path / "empty").mkdir()
     (tmp_path / "link").symlink_to(photos)
     if table is not None:
         (photos / "plates.csv").write_text(table)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from photo_files import BAD
-from support import labelled_set
+from support import labelled_set, write_files
 
 from plate_models import release
 
@@ -50,9 +50,8 @@ def test_eval_runs_the_parts_that_are_asked_for(run, tmp_path):
     ],
 )
 def test_eval_names_the_file_that_is_broken(table, status, reason, run, tmp_path):
-    data = tmp_path / "no\nwhere"
-    (data / "images").mkdir(parents=True)
-    (data / "images" / "torn.jpg").write_bytes(BAD["truncated jpeg"][0])
+    torn = {"images/torn.jpg": BAD["truncated jpeg"][0]}
+    data = write_files(tmp_path / "no\nwhere", torn)
     if table is not None:
         (data / "plates.csv").write_text(table)
     done = run("eval", "--labelled", "--data", data)

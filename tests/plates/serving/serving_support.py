@@ -43,22 +43,22 @@ BROKEN = "raise ImportError('no such luck')"
 SLOW = MODEL + "    def initialize(self, args):\n        import time; time.sleep(300)\n"
 
 
-def make_repository(folder, nets=()):
+def make_repository(folder, models=("plate_recognition",)):
     """Make a repository with version 1 of a model that reads the same in each photo.
 
-    With `nets` it is for tests without a Triton: they are files that only look like some.
+    With other models it is for tests without a Triton: their files only look like some.
     """
-    for model in (*nets, "plate_recognition"):
+    for model in models:
         (folder / model).mkdir(parents=True)
         (folder / model / "config.pbtxt").write_text(CONFIG)
-    publish(folder, 1, nets=nets)
+    publish(folder, 1)
     return folder
 
 
-def publish(folder, number, code=MODEL, nets=()):
-    """Add a version, with `code` as its model.py."""
-    artifacts = [f"{net}/{number}/model.onnx" for net in nets]
-    artifacts.append(f"plate_recognition/{number}/weights.bin")
+def publish(folder, number, code=MODEL):
+    """Add a version, with `code` as the model.py of the one that reads."""
+    models = [config.parent.name for config in folder.glob("*/config.pbtxt")]
+    artifacts = [f"{model}/{number}/weights.bin" for model in models]
     files = {artifact: artifact for artifact in artifacts}
     hashes = {name: hashlib.sha256(name.encode()).hexdigest() for name in artifacts}
     manifest = {"artifacts": hashes, "golden": [{"text": TEXT, "box": BOX}]}

@@ -116,7 +116,7 @@ def test_a_server_is_healed_on_the_same_ports_until_that_is_hopeless(models, mon
     monkeypatch.setattr(supervisor, "_FIRST_PAUSE_S", 0.0)
     monkeypatch.setattr(supervisor, "MAX_IN_A_ROW", 2)
     server = embedded_triton(models)
-    healer = TritonHealer(server, b"photo")
+    healer = TritonHealer(server)
 
     def restarts():
         return sum(healer.status.restarts.values())

@@ -39,7 +39,7 @@ def triton(repository):
 @pytest.fixture
 def healer(triton):
     """It is stopped in the end."""
-    healer = TritonHealer(triton, b"photo")
+    healer = TritonHealer(triton)
     yield healer
     healer.stop()
 

@@ -3,7 +3,6 @@
 import os
 import socket
 import sys
-import types
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -29,24 +28,20 @@ def models(tmp_path):
     return make_repository(tmp_path / "models")
 
 
-def problems(found, models, profile="cpu"):
-    return find_problems(found, triton.environment("cpu", found), models, profile)
-
-
 def test_triton_gets_this_python_but_not_our_settings(wheel, tmp_path, monkeypatch):
     for name in ("PLATES_TOKENS", "PLATES_TRITON_TOKEN", "PYTHONPATH"):
         monkeypatch.setenv(name, "secret-of-the-gate")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("LD_LIBRARY_PATH", "/usr/local/cuda/compat/lib")
-    variables = triton.environment("gpu", make_image(tmp_path))
+    variables = make_image(tmp_path).environment("gpu")
     assert variables["OMP_NUM_THREADS"] == "3" and variables["GOMP_SPINCOUNT"] == "0"
     assert variables["OPENBLAS_NUM_THREADS"] == "1"
     assert "secret-of-the-gate" not in variables.values()
     assert variables["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
     # The image's libraries keep their order.
     assert variables["LD_LIBRARY_PATH"] == "/usr/local/cuda/compat/lib"
-    for_cpu = triton.environment("cpu", wheel)
+    for_cpu = wheel.environment("cpu")
     assert for_cpu["LD_LIBRARY_PATH"] != variables["LD_LIBRARY_PATH"]
     assert "CUDA_VISIBLE_DEVICES" not in variables and for_cpu["CUDA_VISIBLE_DEVICES"] == ""
 
@@ -69,21 +64,20 @@ def test_tritons_log_does_not_fill_the_disk(tmp_path, monkeypatch):
 
 def test_what_is_missing_is_named_with_its_cure(wheel, models, tmp_path, monkeypatch):
     image = make_image(tmp_path / "opt")
-    assert problems(wheel, models) == problems(image, models) == []
-    (nothing,) = problems(None, models)
+    assert find_problems(wheel, models, "cpu") == find_problems(image, models, "cpu") == []
+    (nothing,) = find_problems(None, models, "cpu")
     for word in ("nvidia-pytriton", "make setup", "/opt/tritonserver", "glibc", "x86-64"):
         assert word in nothing
     assert "PLATES_TRITON_URL" in nothing and os.uname().machine in nothing
     for is_wheel, cure in ((True, "make setup"), (False, "image with the Python backend")):
-        (no_stub,) = problems(Installation(tmp_path, is_wheel), models)
+        (no_stub,) = find_problems(Installation(tmp_path, is_wheel), models, "cpu")
         assert "triton_python_backend_stub" in no_stub and cure in no_stub
     image.stub.write_text("#!/bin/sh\necho 'libxyz.so.1.0: cannot open' >&2\nexit 127\n")
-    assert "libxyz.so.1.0: cannot open" in problems(image, models)[0]
+    assert "libxyz.so.1.0: cannot open" in find_problems(image, models, "cpu")[0]
     monkeypatch.setattr(installation, "find_libpython", lambda: None)
-    flags = types.SimpleNamespace(f_flag=os.ST_NOEXEC | os.ST_NOSUID)
-    monkeypatch.setattr(os, "statvfs", lambda _: flags)
+    monkeypatch.setattr(os, "statvfs", lambda _: Mock(f_flag=os.ST_NOEXEC | os.ST_NOSUID))
     bad = models.rename(models.with_name("my models"))
-    libpython, noexec, space = problems(wheel, bad)
+    libpython, noexec, space = find_problems(wheel, bad, "cpu")
     assert LIBPYTHON in libpython and "apt install" in libpython
     assert "noexec" in noexec and "TMPDIR" in noexec
     assert "the model repository has a space" in space and str(bad) in space
@@ -105,7 +99,7 @@ def test_ports_that_can_not_be_used_are_named_with_all_other_problems(tmp_path, 
 
 def test_missing_artifacts_are_named_per_profile(wheel, models, tmp_path):
     (models / "plate_recognition" / "1" / MANIFEST).unlink()
-    (lost,) = problems(wheel, models)
+    (lost,) = find_problems(wheel, models, "cpu")
     assert f"plate_recognition has no {MANIFEST}" in lost
     net = tmp_path / "repository" / "net"
     (net / "1").mkdir(parents=True)
@@ -113,10 +107,10 @@ def test_missing_artifacts_are_named_per_profile(wheel, models, tmp_path):
     (net / "config.pbtxt").write_text('# backend: "x"\nbackend: "pytorch"\n')
     (net / "configs" / "cpu.pbtxt").write_text('backend: "openvino"\n')
     for profile, file in (("cpu", "model.onnx"), ("gpu", "model.pt")):
-        (missing,) = problems(wheel, net.parent, profile)
+        (missing,) = find_problems(wheel, net.parent, profile)
         assert f"net has no {file}" in missing and "make export" in missing
     (net / "1" / "model.onnx").touch()
-    assert problems(wheel, net.parent) == []
+    assert find_problems(wheel, net.parent, "cpu") == []
 
 
 def driver(status, gpus):
@@ -137,8 +131,8 @@ def test_a_profile_for_a_gpu_needs_one(wheel, monkeypatch, library, reason):
     monkeypatch.setattr(installation, "ARTIFACTS", {})
     monkeypatch.setattr(installation, "MANIFESTS", {})
     monkeypatch.setattr(installation.ctypes, "CDLL", Mock(side_effect=[library, driver(0, 1)]))
-    assert problems(wheel, REPOSITORY) == []
-    (found,) = problems(wheel, REPOSITORY, profile="gpu")
+    assert find_problems(wheel, REPOSITORY, "cpu") == []
+    (found,) = find_problems(wheel, REPOSITORY, "gpu")
     for word in ("lprnet, plate_recognition, stn, yolo", reason, "PLATES_PROFILE=cpu"):
         assert word in found
-    assert problems(wheel, REPOSITORY, profile="gpu") == []
+    assert find_problems(wheel, REPOSITORY, "gpu") == []

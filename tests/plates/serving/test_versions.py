@@ -11,19 +11,18 @@ from plates.serving.client import TritonHttp
 from plates.serving.errors import VersionError
 from plates.serving.versions import Versions, find_versions, read_golden_photo
 
-NETS = ("lprnet", "yolo")
-MODELS = (*NETS, "plate_recognition")
+MODELS = ("lprnet", "yolo", "plate_recognition")
 
 
 @pytest.fixture
 def repository(tmp_path):
-    return make_repository(tmp_path / "repository", NETS)
+    return make_repository(tmp_path / "repository", MODELS)
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]"])
 def test_versions_are_ordered_by_number_and_none_is_without_a_manifest(repository, content):
     for number in (10, 9, 2, 3):
-        publish(repository, number, nets=NETS)
+        publish(repository, number)
     for model in MODELS:
         (repository / model / "3").rename(repository / model / "3.off")
     manifest = repository / "plate_recognition" / "2" / "exported.json"
@@ -50,11 +49,11 @@ def test_a_version_is_due_once_its_files_rest_and_the_older_one_without_it(repos
     chosen = Versions(repository)
     chosen.prove(find_versions(repository)[0])
     assert due(chosen) is None
-    publish(repository, 2, nets=NETS)
+    publish(repository, 2)
     newer = find_versions(repository)[0]
     assert chosen.choose() != newer, "what was served is started again"
     assert due(chosen) is None
-    os.utime(repository / "yolo" / "2" / "model.onnx", (1, 1))
+    os.utime(repository / "yolo" / "2" / "weights.bin", (1, 1))
     assert due(chosen) is None, "it has changed since the last look"
     assert due(chosen) == 2
     chosen.prove(newer)
