@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +41,6 @@ _CSV_HEADER = (
 )
 
 Event = dict[str, Any]
-
 
 # Hands over an event, which is the payload parsed; raises `NotDelivered`.
 Target = Callable[[Delivery, Event], None]
@@ -163,10 +163,12 @@ def _post(
     try:
         # The answer's body is not read: it may be endless.
         with client.stream("POST", url, **request) as response:
-            status = response.status_code
+            status, pause = response.status_code, response.headers.get("retry-after", "")
     except httpx.HTTPError as error:
         raise NotDelivered(f"{type(error).__name__}: {error}") from None
     if not 200 <= status < 300:
+        # Who limits the rate would refuse the next event, too.
+        time.sleep(min(int(pause), 3 * _TIMEOUT_S) if pause.isdecimal() else 0)
         raise NotDelivered(f"it answered {status}")
 
 
@@ -250,15 +252,20 @@ def _append(target: settings.FileTarget, _: Delivery, event: Event) -> None:
     else:
         line = json.dumps(event, ensure_ascii=False, separators=(",", ":")) + "\n"
     try:
-        with target.path.open("a+b") as file:
+        with target.path.open("a+b", buffering=0) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(size - 1, 0))
             # A crash may have cut off the last line.
             before = "" if file.read() in (b"", b"\n") else "\n"
             header = f"{_CSV_HEADER}\n" if is_csv and not size else ""
-            file.write(f"{before}{header}{line}".encode())
-            file.flush()
-            os.fsync(file.fileno())
+            content = f"{before}{header}{line}".encode()
+            try:
+                while content:
+                    content = content[file.write(content) :]
+                os.fsync(file.fileno())
+            except OSError:
+                file.truncate(size)  # A full disk takes a part of it.
+                raise
     except OSError as error:
         raise NotDelivered(str(error)) from None
 
@@ -281,7 +288,7 @@ class _Mqtt:
         if address.scheme == "mqtts":
             self._client.tls_set()
         self._client.will_set(self._availability, "offline", qos=1, retain=True)
-        self._client.on_connect = self._greet
+        self._client.on_connect, self._client.on_connect_fail = self._greet, self._explain
         self._client.reconnect_delay_set(max_delay=_TIMEOUT_S)  # two minutes would be too late
         port = address.port or (8883 if address.scheme == "mqtts" else 1883)
         self._client.connect_async(address.hostname or "", port)
@@ -305,6 +312,10 @@ class _Mqtt:
             if not message.is_published():
                 raise NotDelivered(f"the broker did not confirm it within {_TIMEOUT_S} s")
         self._newest[camera] = max(self._newest.get(camera, 0), delivery.seq)
+
+    def _explain(self, *_: object) -> None:
+        # It is called while the error is handled.
+        self._problem = f"the broker can't be reached: {sys.exc_info()[1]}"
 
     def _greet(self, _c: mqtt.Client, _data: Any, _flags: Any, reason: ReasonCode, _p: Any) -> None:
         if reason.is_failure:

@@ -5,7 +5,6 @@ import logging
 import re
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
@@ -120,15 +119,16 @@ def open_cameras(
     addresses: Sequence[str], fps: float, lists: Sequence[PlateList], nets: Nets, weights: str
 ) -> list[Camera]:
     """Open sources, named after their addresses, for nets in this process with their weights."""
-    config, names = nets.config, Counter[str]()
+    config, names = nets.config, set[str]()
     reader = Reader(config.grammar, config.calibration, config.specs.recognizer)
     model = Model(version=MODEL_VERSION, weights=weights)
     cameras: list[Camera] = []
     for address in addresses:
         url = urlsplit(redacted(address))
-        name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(url.path).stem or url.hostname or "camera")
-        names[name] += 1
-        name += f"-{names[name]}" if names[name] > 1 else ""
+        name = re.sub(r"[^\w-]+", "-", Path(url.path).stem or url.hostname or "camera")
+        while name in names:
+            name += f"-{len(names) + 1}"
+        names.add(name)
         cameras.append((Source(address, fps), Passes(name, reader, model, lists=lists)))
     return cameras
 

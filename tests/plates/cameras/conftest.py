@@ -19,6 +19,7 @@ class Handler(QuietHandler):
         self.send_response(status)
         self.send_header("location", self.server.url + "elsewhere")
         self.send_header("connection", "close")
+        self.send_header("retry-after", "2" if status == 429 else "Fri, 31 Dec 1999 23:59:59 GMT")
         self.end_headers()
         try:
             while self.server.open.is_set():

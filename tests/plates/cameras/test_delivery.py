@@ -3,6 +3,7 @@
 import csv
 import email
 import json
+import resource
 import socket
 import subprocess
 import threading
@@ -20,7 +21,7 @@ from standardwebhooks import Webhook
 from support import make_certificate, wait_until
 
 from plates.benchmarks.cameras import free_port
-from plates.cameras.delivery import deliver, targets_of
+from plates.cameras.delivery import NotDelivered, deliver, targets_of
 from plates.cameras.settings import CamerasFile
 from plates.cameras.store import Delivery, StoreUnavailable
 
@@ -53,12 +54,13 @@ def nothing_owed(store, *targets):
 
 
 def test_webhooks_are_signed_and_tried_again_with_the_same_id(store, receiver):
-    receiver.statuses = [500, 302, 410]
+    receiver.statuses, began = [500, 302, 410, 429], time.monotonic()
     store.add(a_pass(kind="updated"), None, [])
     store.add(a_pass(revision=2), None, ["hook"])
     with delivering(store, WEBHOOK | {"url": receiver.url}):
         wait_until(nothing_owed(store, "hook"))
-    assert [request.path for request in receiver.requests] == ["/"] * 4, "no redirect is followed"
+    assert time.monotonic() - began > 2, "the answer 429 asks for that"
+    assert [request.path for request in receiver.requests] == ["/"] * 5, "no redirect is followed"
     assert {r.headers["webhook-id"] for r in receiver.requests} == {"0199-1-2-ended"}
     last = receiver.requests[-1]
     event = Webhook(SIGNING_KEY).verify(last.body, dict(last.headers))
@@ -209,8 +211,16 @@ def test_files_grow_by_a_line_an_event(store, tmp_path):
     targets = [{"name": kind, "kind": kind, "path": tmp_path / f"passes.{kind}"} for kind in kinds]
     store.add(a_pass(1), None, kinds)
     store.add(a_pass(2, text="", format="unknown"), None, kinds)
-    with delivering(store, *targets):
+    with delivering(store, *targets) as built:
         wait_until(nothing_owed(store, *kinds))
+    # Of what a full disk takes in part, nothing stays.
+    limits, size = resource.getrlimit(resource.RLIMIT_FSIZE), targets[1]["path"].stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 50, limits[1]))
+    try:
+        with pytest.raises(NotDelivered, match="too large"):
+            built["csv"](None, a_pass().model_dump(mode="json"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     lines = (tmp_path / "passes.jsonl").read_text().splitlines()
     assert [json.loads(line)["id"] for line in lines[1:]] == ["0199-1", "0199-2"]
     with (tmp_path / "passes.csv").open(newline="") as file:
@@ -270,7 +280,7 @@ def test_home_assistant_finds_the_sensors_and_sees_plates(store, broker, caplog)
     target["events"] = ["pass.updated", "pass.ended"]
     store.add(a_pass(1), None, ["home"])
     with delivering(store, target) as built:
-        wait_until(lambda: "home: event 1 again later" in caplog.text)  # There is no broker yet.
+        wait_until(lambda: "be reached: [Errno 111]" in caplog.text)  # There is no broker yet.
         with broker.running():
             wait_until(nothing_owed(store, "home"))
         store.add(a_pass(2), None, ["home"])

@@ -61,6 +61,9 @@ def test_a_file_may_lie_in_a_folder_that_is_not_writable_but_must_be_readable(
             load(write(settings))
     with pytest.raises(CameraSettingsError, match=r"storage\.url"):
         load(write('cameras = []\nstorage.url = "postgresql://u@h/db?sslmode=require"'))
+    for address in ("u:hunter@2@h/db", "u:hunter2@h:port/db", "h/db"):
+        with pytest.raises(CameraSettingsError, match=r"storage\.url: [^2]*$"):
+            load(write(f'cameras = []\nstorage.url = "postgresql://{address}"'))
     path = write(elsewhere + '[lists]\nresidents = "residents.csv"')
     load(path)
     monkeypatch.setattr(os, "access", lambda _, mode: mode != os.R_OK)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import PLATES, ROOT, SCENE
+from support import PLATES, ROOT, SCENE, write_files
 
 from plate_models import export
 from plate_models.engines import nets
@@ -137,12 +137,16 @@ def test_export_has_nothing_to_do_only_where_nothing_changed(monkeypatch, capsys
         assert main.main(["export"]) == 0 and said in capsys.readouterr().out
 
 
-def test_a_clip_is_watched_where_stdout_takes_no_cyrillic():
-    command = [*PLATES, "watch", ROOT / "tests" / "clips" / "crossing.mp4", "--json"]
+def test_clips_are_watched_where_stdout_takes_no_cyrillic(tmp_path):
+    clip = (ROOT / "tests" / "clips" / "crossing.mp4").read_bytes()
+    names = [tmp_path / name for name in ("a.mp4", "b/a.mp4", "a-2.mp4", "Въезд.mp4")]
+    write_files(tmp_path, dict.fromkeys(names, clip))
+    command = [*PLATES, "watch", *names, "--json"]
     env = os.environ | {"PYTHONIOENCODING": "latin-1"}
     done = subprocess.run(command, env=env, capture_output=True, text=True, encoding="latin-1")
-    events = map(json.loads, done.stdout.splitlines())
-    assert [event["text_native"] for event in events] == ["Е333СТ61"] * 2 and not done.returncode
+    events = list(map(json.loads, done.stdout.splitlines()))
+    assert [event["text_native"] for event in events] == ["Е333СТ61"] * 8 and not done.returncode
+    assert {event["camera"] for event in events} == {"a", "a-2", "a-2-3", "Въезд"}
 
 
 def test_a_closed_pipe_is_no_error():
