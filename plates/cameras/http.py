@@ -5,6 +5,7 @@ import json
 import os
 import time
 from collections.abc import AsyncGenerator, Iterator
+from datetime import UTC, datetime
 from multiprocessing.connection import Client
 from pathlib import Path
 from typing import Annotated, Any
@@ -60,7 +61,10 @@ class FrameParameters(BaseModel):
     model_config = {"extra": "forbid"}
 
     captured: AwareDatetime | None = Field(
-        None, description="When it was taken; by default, when it comes in"
+        None,
+        ge=datetime(1970, 1, 1, tzinfo=UTC),
+        lt=datetime(2100, 1, 1, tzinfo=UTC),
+        description="When it was taken; by default, when it comes in",
     )
 
 

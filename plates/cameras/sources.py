@@ -300,17 +300,20 @@ def _decoded(
     container: av.container.InputContainer, stream: av.VideoStream
 ) -> Iterator[av.VideoFrame]:
     """The stream's pictures; what is broken is passed over, unless nothing else comes."""
-    decoded_at = time.monotonic()
+    decoded_at, broken = time.monotonic(), False
     for packet in container.demux(stream):
+        broken = packet.is_corrupt if packet.size else broken  # A file's last one is empty.
         try:
             frames = packet.decode()
         except av.error.InvalidDataError:
-            frames = []
+            frames, broken = [], True
         now = time.monotonic()
         if now - decoded_at > _SILENT_S and not frames:
             raise SourceError(f"it has sent no picture that can be decoded for {_SILENT_S:g} s")
         decoded_at = now if frames else decoded_at
         yield from frames
+    if broken:
+        raise SourceError("its end can't be decoded")
 
 
 def _explained(error: Exception) -> tuple[Status, str]:

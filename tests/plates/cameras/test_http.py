@@ -142,6 +142,7 @@ def test_a_pushed_frame_reaches_the_cameras_process(push, tmp_path, monkeypatch)
     assert push("door", captured="2026-01-31T12:00:01Z").status_code == 202
     frame = next(frames.frames())
     assert frame.captured == 1769860801 and np.array_equal(frame.image, cv2.imread(str(SCENE)))
+    assert push("door", captured="9999-01-01T00:00:00Z").status_code == 422
     refused = push("door", PHOTO[:9000])
     assert refused.status_code == 422 and "truncated" in refused.json()["detail"]
     assert push("door", encode(np.zeros((2001, 2000, 3), np.uint8), "PNG")).status_code == 413

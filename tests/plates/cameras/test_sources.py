@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 import pytest
 from small_server import QuietHandler, SmallServer
-from support import write_files
+from support import ROOT, write_files
 
 from plates.benchmarks.cameras import free_port, rtsp_server
 from plates.cameras import sources
@@ -159,6 +159,14 @@ def test_files_that_cant_be_read_are_named(tmp_path, caplog, name, problem):
         assert not any(frames)
     assert source.state.status == "failed" and problem in source.state.problem
     assert f"{name}: {problem}" in caplog.text
+
+
+def test_of_a_film_that_is_cut_off_the_rest_is_missed(tmp_path):
+    clip = (ROOT / "tests" / "clips" / "crossing.mp4").read_bytes()
+    (path := tmp_path / "cut.mp4").write_bytes(clip[: len(clip) // 2])
+    with opened(path) as (source, frames):
+        assert [frame for frame in frames if frame]
+    assert (source.state.status, source.state.problem) == ("failed", "its end can't be decoded")
 
 
 def test_broken_parts_of_a_stream_are_passed_over(tmp_path):
