@@ -20,8 +20,6 @@ LENGTHS = range(3, 11)  # of plates' texts
 # learnt: either is believed so far beside the other, so that a format decides where there is one.
 _DIGITS = {"O": "0", "I": "1", "B": "8"}
 ALIKE, _LEAST_SPELLING = str.maketrans(_DIGITS), 0.01
-
-
 ONE_LINE = Evidence()
 
 

@@ -171,11 +171,12 @@ def read_crop(crop: CropSample, nets: Nets) -> Reading:
     around = [*zip(before, canvas_hw - crop_hw - before, strict=True), (0, 0)]
     photo = np.pad(crop.image, around, mode="edge")
     # In place of the detector: it finds what is known to be there.
-    half = crop_hw / (1 + np.array(specs.rectifier.margin_hw(crop.lines))) / 2
+    lines = len(crop.rows)
+    half = crop_hw / (1 + np.array(specs.rectifier.margin_hw(lines))) / 2
     middle = before + crop_hw / 2
     box = np.concatenate(((middle - half)[::-1], (middle + half)[::-1]))
     found = np.zeros((1, specs.detector.max_candidates, 6), np.float32)
-    found[0, 0] = *box, 0.9, crop.lines - 1
+    found[0, 0] = *box, 0.9, lines - 1
     every = Calibration(readable_from=0.0, elsewhere_readable_from=0.0)
     config = replace(PipelineConfig.of(specs, every), square_pixels=False)
     finds = iter((found, np.zeros_like(found)))  # nothing where the photo is smaller

@@ -224,7 +224,7 @@ def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
     def cut(quad: Floats, rows: tuple[str, ...], times: int) -> None:
         for _ in range(times):
             crop, corners = crop_around(photo, quad, len(rows), rng)
-            samples.append(CropSample(crop, "".join(rows), corners, len(rows), rows))
+            samples.append(CropSample(crop, corners, rows))
 
     for labelled in tqdm(load_world_photos(data, held_out=False), "reading photos"):
         photo, seen = labelled.read(), known[labelled.path.name]
@@ -260,7 +260,7 @@ def _rows_of(text: str, plate: Plate, alphabet: str) -> tuple[str, ...]:
     return text[:cut], text[cut:]
 
 
-class Training(Run):
+class Training(Run[CropBatch]):
     """Rectifier and recognizer in training."""
 
     config: RecognizerTraining
@@ -324,8 +324,7 @@ def train(config: RecognizerTraining) -> dict[int, float]:
             match = exact_match(training.averaged, held_out, config.device)
             return {"one_line": match[1], "two_lines": match[2]}
 
-        batches = training.batches(draw)
-        training.use_up(lambda: training.step(next(batches)), check)
+        training.use_up(draw, check)
         match = exact_match(training.averaged, held_out, config.device)
         read = "; world_photos (training part): plates as read, if seen so, too, and what is none"
         summary = {

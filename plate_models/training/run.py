@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import cv2
 import numpy as np
@@ -57,7 +57,7 @@ def autocast(device: str) -> torch.autocast:
     return torch.autocast("cpu", torch.bfloat16, enabled=computes_in_bf16())
 
 
-class Run:
+class Run(Generic[Batch]):
     """A net in training: optimizer, averaged weights, and a checkpoint to go on from.
 
     The learning rate follows the clock, not a step count: a training ends on time on any machine.
@@ -143,6 +143,10 @@ class Run:
         torch.save(state, partial)
         partial.replace(self._checkpoint)
 
+    def step(self, batch: Batch) -> Figures:
+        """Learn from one batch, by `learn`; returns what is to be drawn."""
+        raise NotImplementedError
+
     def learn(self, loss: Tensor, samples: int, most_gradient: float) -> None:
         """Take one optimizer step, at the rate that the clock asks for."""
         for group in self.optimizer.param_groups:
@@ -154,16 +158,18 @@ class Run:
         self.averaged.update_parameters(self.net)
         self.samples += samples
 
-    def use_up(self, step: Callable[[], Figures], check: Callable[[], Figures] = dict) -> None:
-        """Take steps until the minutes are used; report, draw and save every so many steps.
+    def use_up(
+        self, draw: Callable[[np.random.Generator], Batch], check: Callable[[], Figures] = dict
+    ) -> None:
+        """Learn from drawn batches until the minutes are used; save every so many steps.
 
-        Each learns from one batch; what it and the check of averaged weights return is drawn.
+        What the steps and the check of averaged weights return is reported and drawn.
         """
-        taken: list[Figures] = []
+        batches, taken = self.batches(draw), list[Figures]()
         minutes, done = self.config.minutes, self.progress * self.config.minutes
         with tqdm(total=minutes, initial=done, bar_format=_BAR) as bar:
             while self.progress < 1:
-                taken.append(step())
+                taken.append(self.step(next(batches)))
                 bar.update(self.progress * minutes - bar.n)
                 if self.progress >= 1 or len(taken) == self.config.report_every:
                     row = {"samples": self.samples, **pd.DataFrame(taken).mean(), **check()}

@@ -97,8 +97,7 @@ def paint_clutter(photo: Image, plates: Field, width: float, rng: Generator) -> 
     # Cameras write their clocks on the picture: in no perspective, and in no light.
     flat = rng.random() < 0.3
     angles = np.zeros(3) if flat else np.clip(rng.normal(0, 1, 3) * _SPREAD_DEG, -40, 40)
-    seen_width = sheet.rgb.shape[1] / _FINER
-    view = project(sheet, np.radians(angles), rng.uniform(4, 12), seen_width)
+    view = project(sheet, angles, rng.uniform(4, 12), sheet.rgb.shape[1] / _FINER)
     corners = imaging.apply_homography(view, sheet.quad)
     limit, rim = photo.shape[1::-1], 0.3 * (plates[:, 2:] - plates[:, :2])
     for _ in range(4):
@@ -172,7 +171,7 @@ def _hang_plate(design: Design, box: Field, rng: Generator) -> tuple[PlateImage,
         width = min(width, old_height * rng.uniform(1.2, 1.6) * true_width / true_height)
     plate = render_plate(design, 1.2 * width, rng)
     angles = np.clip(rng.normal(0, 1, 3) * _SPREAD_DEG, -40, 40)
-    view = project(plate, np.radians(angles), rng.uniform(4, 12), width)
+    view = project(plate, angles, rng.uniform(4, 12), width)
     corners = imaging.apply_homography(view, plate.quad)
     low, high = corners.min(axis=0), corners.max(axis=0)
     slack = max(old_height - (high[1] - low[1]), 0.0)
