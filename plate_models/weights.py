@@ -17,10 +17,13 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from plate_models import spec
+from plate_models.engines.cuda_graphs import CudaGraphs
+from plate_models.engines.loaded import Nets
 from plate_models.formats import ABROAD, grammar_of
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph
+from plate_models.pipeline import PipelineConfig
 from plate_models.recognition import appearance, calibration, grammar
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
 from plate_models.recognition.countries import COUNTRIES, without_plates
@@ -54,17 +57,6 @@ class WeightsFile:
     path: Path
     contract: dict[str, Any]
     state: State
-
-
-@dataclass(frozen=True)
-class Modules:
-    """The three graphs as torch modules, in evaluation mode on one device, and what they need."""
-
-    detect: nn.Module
-    rectify: nn.Module
-    recognize: nn.Module
-    specs: Specs = DEFAULTS
-    calibration: Calibration = UNCALIBRATED
 
 
 def contract_of(name: str, specs: Specs = DEFAULTS) -> dict[str, Any]:
@@ -226,8 +218,8 @@ def _check_sizes(net: nn.Module, specs: Specs) -> None:
             raise SpecError(f"steps: expected {found}, found {expected} in the contract")
 
 
-def load_modules(folder: Path = WEIGHTS_DIR, device: str = "cpu") -> Modules:
-    """Load the three nets as graphs that ``pipeline.read_plates`` can call, frozen.
+def load_modules(folder: Path = WEIGHTS_DIR, device: str = "cpu") -> Nets:
+    """Load the three nets as torch's modules, frozen; on a GPU they are recorded (`CudaGraphs`).
 
     The device is torch's, such as "cuda:0".
 
@@ -243,9 +235,8 @@ def load_modules(folder: Path = WEIGHTS_DIR, device: str = "cpu") -> Modules:
     # Convolutions take a third less time so.
     detector.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     graphs = (YOLOv5Graph(detector, specs.detector), *nets[1:])
-    detect, rectify, recognize = (
-        graph.to(torch.device(device)).eval().requires_grad_(False) for graph in graphs
-    )
+    loaded = [graph.to(torch.device(device)).eval().requires_grad_(False) for graph in graphs]
+    detect, rectify, recognize = loaded if device == "cpu" else map(CudaGraphs, loaded)
     measured = UNCALIBRATED
     if (path := folder / calibration.NAME).exists():
         try:
@@ -253,7 +244,8 @@ def load_modules(folder: Path = WEIGHTS_DIR, device: str = "cpu") -> Modules:
             measured.check(measured_with(folder))
         except (OSError, UnicodeDecodeError, calibration.CalibrationError) as error:
             raise WeightsError(f"{path}: {error}") from error
-    return Modules(detect, rectify, recognize, specs, measured)
+    config = PipelineConfig.of(specs, measured)
+    return Nets(detect, rectify, recognize, config, "torch", device)
 
 
 def measured_with(folder: Path = WEIGHTS_DIR) -> dict[str, str]:

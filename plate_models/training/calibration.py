@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from tqdm import tqdm
 
-from plate_models.engines.nets import Nets, bring_up_to_date, load_exported
+from plate_models.engines.loaded import Nets
+from plate_models.engines.nets import bring_up_to_date, load_exported
 from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.recognition.calibration import LOGIT_LIMIT, NAME, UNCALIBRATED, Calibration, logit
 from plate_models.recognition.decoding import Reading

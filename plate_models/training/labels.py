@@ -37,7 +37,6 @@ class LabelledPlate:
     box: Box  # x0, y0, x1, y1 in pixels of the upright photo, as `images.decode` gives it
     text: str = ""  # what stands on it, in Latin letters; "" where it isn't labelled
     legible: bool = False  # whether a person can read every character
-    light: str = ""  # "day", "dark", or "" where it isn't labelled
     lines: int = 1  # 1 or 2: in how many lines the text stands on the plate
     kind: str = ""  # a format such as "ru.car", or a country; "" where it isn't labelled
     # Corners TL, TR, BR, BL in the same pixels, of a rendered plate; () where they aren't known.
@@ -76,9 +75,9 @@ def load_labels(folder: Path) -> list[LabelledPhoto]:
 
     The folder holds ``images/``, or the images themselves, and ``plates.csv`` with the columns
     image (or photo), x0, y0, x1, y1 (pixels of the image as stored, before EXIF turns it upright),
-    and optionally text, legible (0 or 1; without it, plates with a text are), light, lines
-    (1 or 2; 1 where it is left out), and country or kind. No ``plates.csv``, or a listed image that
-    is missing, is a FileNotFoundError; a row that is not like that is a LabelError.
+    and optionally text, legible (0 or 1; without it, plates with a text are), lines (1 or 2; 1
+    where it is left out), and country or kind. No ``plates.csv``, or a listed image that is
+    missing, is a FileNotFoundError; a row that is not like that is a LabelError.
     """
     plates: dict[Path, list[LabelledPlate]] = defaultdict(list)
     path, images = folder / "plates.csv", folder / "images"
@@ -109,7 +108,6 @@ def _plate(row: dict[str, str], image: Path) -> LabelledPlate:
         _upright((x0, y0, x1, y1), image),
         text,
         row["legible"] == "1" if "legible" in row else bool(text),
-        row.get("light", ""),
         int(lines),
         row.get("country") or row.get("kind", ""),
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from plates.cli import CommandError
 
 if TYPE_CHECKING:
-    from plate_models.engines.nets import Nets
+    from plate_models.engines.loaded import Nets
 
 # As `plate_models.release.WEIGHTS_DIR`, without loading pydantic for it.
 RELEASED_WEIGHTS = Path(__file__).resolve().parents[2] / "weights"

@@ -150,7 +150,7 @@ class _Scene:
         """The plates in the picture, with the numbers of their passes."""
         for number, drive, vehicle in self.there(time):
             plate, design = vehicle.plate, drive.design
-            shown = label(design, plate, self.camera, self.lens, self.light)
+            shown = label(design, plate, self.camera, self.lens)
             low, high = np.array(shown.box[:2]), np.array(shown.box[2:])
             hides, ends = self.cover.span(time) if self.cover else (0.0, 0.0)
             outside = ((high < 0) | (low > self.camera.size_wh)).any()
