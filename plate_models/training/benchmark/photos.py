@@ -13,6 +13,7 @@ from plate_models.training.benchmark.textures import draw_background
 from plate_models.training.imaging import DECODERS, Image, through_codec
 from plate_models.training.labels import LabelledPlate
 from plate_models.training.synthetic.kinds import DRAWN
+from plate_models.training.tables import log_uniform
 
 _SEED = 20_260
 CHARACTER_PX = (9.0, 36.0)
@@ -52,7 +53,7 @@ def render_photo(kind: str, index: int, variant: str = "") -> BenchmarkPhoto:
     place = BENCHMARK_KINDS.index(kind), index, *([VARIANTS.index(variant)] if variant else [])
     rng = default_rng(SeedSequence(_SEED, spawn_key=place))
     camera, tilt = sample_camera(rng, _SIZES_WH, _SMALL_SHARE, _FOCAL, _GATE_SHARE)
-    character_px = float(np.exp(rng.uniform(*np.log(CHARACTER_PX))))
+    character_px = log_uniform(CHARACTER_PX, rng)
     design = sample_design(kind, rng)
     scale = character_px / design.character_mm
     face, hung = sample_frames(rng, camera, design.size_mm, scale, tilt)

@@ -21,7 +21,7 @@ from plate_models.training.synthetic.latin import LATIN
 from plate_models.training.synthetic.photo import BAD_CAMERAS, PhotoStyle, photograph
 from plate_models.training.synthetic.plates import PlateImage, PlateStyle
 from plate_models.training.synthetic.scenes import draw_clutter
-from plate_models.training.tables import choose, pick, tables_of
+from plate_models.training.tables import choose, log_uniform, pick, tables_of
 
 # What is no plate, and bears no text to be read.
 CLUTTER = "clutter"
@@ -217,7 +217,7 @@ def render_crop(
     design = None if kind == CLUTTER else plates.sample_design(kind, rng)
     rows = design.rows if design else ("",)
     widths = style.width_px if len(rows) == 1 else style.two_line_width_px
-    width_px = float(np.exp(rng.uniform(*np.log(widths))))
+    width_px = log_uniform(widths, rng)
     if design:
         plate = plates.render_plate(design, 1.6 * width_px, rng, style.plate)
     else:

@@ -22,7 +22,7 @@ from plate_models.training.synthetic.plates import (
     render_plate,
     sample_design,
 )
-from plate_models.training.tables import pick, tables_of
+from plate_models.training.tables import log_uniform, pick, tables_of
 
 # Grey level of the paper of a rendered plate in full light.
 _PAPER = 215.0
@@ -242,7 +242,7 @@ def _draw_windows(width: float, rng: Generator) -> tuple[Image, Mask]:
     # A front is as wide as a plate, and its windows stand as close as characters.
     columns, rows = (1, 1) if single else (int(n) for n in rng.integers((3, 1), (13, 8)))
     w = max(round(width * float(np.exp(rng.uniform(-0.6, 0.6))) / columns / 1.2), 3)
-    h = max(round(w / float(np.exp(rng.uniform(*np.log((1.5, 7) if single else (0.5, 3)))))), 3)
+    h = max(round(w / log_uniform((1.5, 7) if single else (0.5, 3), rng)), 3)
     gaps = np.rint(rng.uniform(0.05, 0.25 if single else 0.6, 2) * min(h, w) / 2).astype(int) + 1
     wall, pane = _draw_colours(rng)
     tile = np.empty((h + 2 * gaps[1], w + 2 * gaps[0], 3), np.float32)
@@ -282,8 +282,8 @@ def _draw_colours(rng: Generator) -> tuple[Floats, Floats]:
 
 def _make_text(rng: Generator) -> str:
     pattern = pick(_TABLES["words" if rng.random() < 0.5 else "patterns"], rng)
-    sounds = _TABLES["sounds"][rng.integers(2)]
-    case = (str.upper, str.title, str.lower)[rng.integers(3)]
+    sounds = pick(_TABLES["sounds"], rng)
+    case = pick((str.upper, str.title, str.lower), rng)
 
     def fill(match: re.Match[str]) -> str:
         if match[0] == "#":
