@@ -8,6 +8,7 @@ import hashlib
 import json
 import tomllib
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -70,14 +71,17 @@ def save(
 ) -> Path:
     """Write a net, built for the specs, as contiguous float32 into ``<name>.safetensors``.
 
-    `training` is a JSON-ready summary: data, samples seen, date, metrics. Returns the file.
+    `training` is a JSON-ready summary: data, samples seen, metrics; the date is added. Returns the
+    file.
     """
     tensors = {
         key: value.detach().cpu().float().contiguous() if value.is_floating_point() else value
         for key, value in module.state_dict().items()
         if not key.endswith(_COUNTER)
     }
-    metadata = {"contract": contract_of(name, specs), "training": training}
+    dated = {"date": datetime.now(UTC).date().isoformat(), **training}
+    metadata = {"contract": contract_of(name, specs), "training": dated}
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.safetensors"
     save_file(tensors, path, {key: json.dumps(value) for key, value in metadata.items()})
     path.chmod(0o644)  # Written as 0600: the user of a container could not read it.

@@ -13,10 +13,10 @@ its format is of the home country), eligible (whether it is readable but for the
 `plate_models.recognition.calibration` applies the result.
 """
 
-import datetime
 import shutil
 import tempfile
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
@@ -105,7 +105,7 @@ def calibrate(
     as_read = describe(measured, UNCALIBRATED)
     calibrated = {**describe(measured, calibration), **_count_readable(measured, calibration)}
     report = {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "date": datetime.now(UTC).date().isoformat(),
         "seed": seed,
         "crops_fitted": len(fit),
         "accepted_share_of_wrong_readable_texts": most_wrong,

@@ -1,6 +1,5 @@
 """What both trainings share: a budget of time, averaged weights, checkpoints, curves, release."""
 
-import datetime
 import math
 import sys
 import time
@@ -199,13 +198,7 @@ class Run(Generic[Batch]):
         the weights that this one began with.
         """
         folder, start_from = self.config.release or self.config.folder, self.config.start_from
-        folder.mkdir(parents=True, exist_ok=True)
-        about = {
-            "samples_seen": self.samples,
-            "minutes": round(self.elapsed_s / 60, 1),
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-            **summary,
-        }
+        about = {"samples_seen": self.samples, "minutes": round(self.elapsed_s / 60, 1), **summary}
         files = []
         for name, net in nets.items():
             about["started_from"] = None  # random values
