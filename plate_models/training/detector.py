@@ -38,25 +38,21 @@ class Training(Run[list[Window]]):
     """The detector in training."""
 
     def __init__(self, config: DetectorTraining) -> None:
-        torch.set_num_threads(config.threads)
         torch.manual_seed(config.seed)
         net = YOLOv5(DETECTOR)
         if config.start_from:
             file = weights.read_file(config.start_from / "detector.safetensors")
             net = cast(YOLOv5, weights.build_from(file, DEFAULTS))
-        net.to(config.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.head = net.head
         # The convolutions' weights decay, biases and norms don't.
         groups = [
             {"params": [p for p in net.parameters() if (p.ndim > 1) == matrices], "weight_decay": x}
             for matrices, x in ((True, config.weight_decay), (False, 0.0))
         ]
-        optimizer = torch.optim.AdamW(groups)
-        super().__init__(config, net, optimizer, decay=0.998)
+        super().__init__(config, net, groups, decay=0.998)
 
     def step(self, windows: list[Window]) -> dict[str, float]:
         """Learn from one batch; returns the loss and its parts."""
-        self.net.train()
         images, targets = collate(windows, self.config.device)
         with autocast(self.config.device):
             heads = self.net(images)

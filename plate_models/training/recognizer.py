@@ -267,7 +267,6 @@ class Training(Run[CropBatch]):
     net: Reader
 
     def __init__(self, config: RecognizerTraining) -> None:
-        torch.set_num_threads(config.threads)
         torch.manual_seed(config.seed)
         reader = Reader()
         if config.start_from:
@@ -276,14 +275,11 @@ class Training(Run[CropBatch]):
                 raise WeightsError(f"{config.start_from}: has weights of neither net")
             for name in found:
                 take_over(reader.nets[name], weights.read_file(files[name]))
-        reader.to(config.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        optimizer = torch.optim.AdamW(reader.parameters(), weight_decay=1e-2)
-        super().__init__(config, reader, optimizer)
+        super().__init__(config, reader, [{"params": reader.parameters(), "weight_decay": 1e-2}])
 
     def step(self, batch: CropBatch) -> dict[str, float]:
         """Learn from one batch; returns its loss and its corner distance."""
         config, device = self.config, self.config.device
-        self.net.train()
         rng = np.random.default_rng((config.seed, self.steps, 1))  # another than the batch's
         crops = to_input(batch.images, device, rng)
         with autocast(device):

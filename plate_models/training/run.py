@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader
 from tqdm import tqdm
@@ -63,13 +62,17 @@ class Run(Generic[Batch]):
     """
 
     def __init__(
-        self, config: Experiment, net: nn.Module, optimizer: Optimizer, decay: float = 0.999
+        self, config: Experiment, net: nn.Module, groups: list[Any], decay: float = 0.999
     ) -> None:
+        """Move a net to its device; the groups are AdamW's, of its parameters."""
+        torch.set_num_threads(config.threads)
+        net.train().to(config.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+
         def average(kept: Tensor, new: Tensor, steps: Tensor | int) -> Tensor:
             # Early on the average follows faster.
             return kept + (1 - decay * (1 - math.exp(-(int(steps) + 1) / 500))) * (new - kept)
 
-        self.config, self.net, self.optimizer = config, net, optimizer
+        self.config, self.net, self.optimizer = config, net, torch.optim.AdamW(groups)
         self.averaged = AveragedModel(net, avg_fn=average, use_buffers=True).eval()
         self.samples = 0
         self.spent_s = 0.0  # by earlier runs
@@ -80,7 +83,7 @@ class Run(Generic[Batch]):
                 state = torch.load(self._checkpoint, map_location="cpu", weights_only=True)
                 net.load_state_dict(state["net"])
                 self.averaged.load_state_dict(state["averaged"])
-                optimizer.load_state_dict(state["optimizer"])
+                self.optimizer.load_state_dict(state["optimizer"])
                 self.samples, self.spent_s = state["samples"], state["elapsed_s"]
             except torch.OutOfMemoryError:
                 raise
