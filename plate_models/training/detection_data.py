@@ -51,19 +51,19 @@ class TrainingPhoto:
 
 def load_world(data: Path) -> list[TrainingPhoto]:
     """The training part of ``world_photos``, decoded (about 1.2 GB)."""
-    photos, seen = labels.load_world_photos(data, held_out=False), labels.world_seen()
+    photos = labels.load_world_photos(data, held_out=False)
     if not photos:
         raise labels.LabelError(f"{data / 'world_photos'}: all its photos are held out")
-    return [_decoded(photo, seen[photo.path.name]) for photo in photos]
+    return [*map(_decoded, photos)]
 
 
 def load_empty(data: Path) -> list[TrainingPhoto]:
     """The half of ``no_plates`` to train on, decoded."""
-    photos = labels.load_negatives(data / "no_plates", held_out=False)
-    return [_decoded(photo, labels.Seen()) for photo in photos]
+    return [*map(_decoded, labels.load_negatives(data / "no_plates", held_out=False))]
 
 
-def _decoded(photo: labels.LabelledPhoto, seen: labels.Seen) -> TrainingPhoto:
+def _decoded(photo: labels.LabelledPhoto) -> TrainingPhoto:
+    seen = photo.seen
     boxes = _boxes([*(plate.box for plate in photo.plates), *seen.plates])
     # The label is only a box: long plates have one line, others one (in North America) or two.
     sides = boxes[:, 2:] - boxes[:, :2]

@@ -4,8 +4,8 @@ import csv
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
@@ -44,21 +44,6 @@ class LabelledPlate:
 
 
 @dataclass(frozen=True)
-class LabelledPhoto:
-    """A photo and the plates labelled in it; maybe none."""
-
-    path: Path
-    plates: tuple[LabelledPlate, ...] = ()
-
-    def read(self) -> NDArray[np.uint8]:
-        """(H, W, 3) uint8 RGB, upright; an `ImageError` names the file."""
-        try:
-            return decode(self.path.read_bytes())
-        except ImageError as error:
-            raise ImageError(f"{self.path}: {error}") from error
-
-
-@dataclass(frozen=True)
 class Seen:
     """What a person saw on a photo beside its labels; boxes are as labels' boxes."""
 
@@ -68,6 +53,22 @@ class Seen:
     plates: tuple[Box, ...] = ()  # that bear no label
     unclear: tuple[Box, ...] = ()  # what may be a plate
     mistaken: tuple[Box, ...] = ()  # what is none, though a detector took it for one
+
+
+@dataclass(frozen=True)
+class LabelledPhoto:
+    """A photo and the plates labelled in it; maybe none."""
+
+    path: Path
+    plates: tuple[LabelledPlate, ...] = ()
+    seen: Seen = Seen()
+
+    def read(self) -> NDArray[np.uint8]:
+        """(H, W, 3) uint8 RGB, upright; an `ImageError` names the file."""
+        try:
+            return decode(self.path.read_bytes())
+        except ImageError as error:
+            raise ImageError(f"{self.path}: {error}") from error
 
 
 def load_labels(folder: Path) -> list[LabelledPhoto]:
@@ -138,12 +139,12 @@ def load_world_photos(data: Path, held_out: bool) -> list[LabelledPhoto]:
     """List ``world_photos`` of a data folder: the part to train on, or the held-out fifth."""
     photos = load_labels(data / "world_photos")
     chosen = validation_names(photo.path.name for photo in photos)
-    return [photo for photo in photos if (photo.path.name in chosen) == held_out]
-
-
-def world_seen() -> Mapping[str, Seen]:
-    """What a person saw on photos of ``world_photos``, by their names; nothing on others."""
-    return defaultdict(Seen, TypeAdapter(dict[str, Seen]).validate_json(_SEEN.read_bytes()))
+    seen = TypeAdapter(dict[str, Seen]).validate_json(_SEEN.read_bytes())
+    return [
+        replace(photo, seen=seen.get(photo.path.name, Seen()))
+        for photo in photos
+        if (photo.path.name in chosen) == held_out
+    ]
 
 
 def load_negatives(folder: Path, held_out: bool) -> list[LabelledPhoto]:

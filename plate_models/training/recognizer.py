@@ -26,7 +26,7 @@ from plate_models.spec import RECOGNIZER, RECTIFIER
 from plate_models.training import imaging
 from plate_models.training.crop_cache import CropBatch, CropCache, batch_of
 from plate_models.training.imaging import Field, Floats, Image
-from plate_models.training.labels import LabelError, load_world_photos, world_seen
+from plate_models.training.labels import LabelError, load_world_photos
 from plate_models.training.run import Experiment, Run, autocast
 from plate_models.training.synthetic.crops import CropSample, crop_around, render_crop
 from plate_models.training.synthetic.photo import camera, photograph
@@ -218,8 +218,7 @@ def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
     if start_from is None:
         raise WeightsError("--data needs --start-from: what reads the plates there")
     nets, rng = load_nets("torch", folder=start_from), np.random.default_rng(seed)
-    known, samples = world_seen(), list[CropSample]()
-    alphabet = nets.config.specs.recognizer.alphabet
+    alphabet, samples = nets.config.specs.recognizer.alphabet, list[CropSample]()
 
     def cut(quad: Floats, rows: tuple[str, ...], times: int) -> None:
         for _ in range(times):
@@ -227,7 +226,7 @@ def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
             samples.append(CropSample(crop, corners, rows))
 
     for labelled in tqdm(load_world_photos(data, held_out=False), "reading photos"):
-        photo, seen = labelled.read(), known[labelled.path.name]
+        photo, seen = labelled.read(), labelled.seen
         for plate in nets.read(photo):
             text, quad = _learnt_text(plate.reading, seen.texts), np.array(plate.quad)
             if text and np.ptp(quad[:, 0]) >= _LEAST_PX:

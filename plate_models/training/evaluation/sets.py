@@ -193,7 +193,7 @@ def latin(data: Path) -> list[Photo]:
 
 def world(data: Path) -> list[Photo]:
     """The fifth of ``world_photos`` that nothing was trained on, with what can be read there."""
-    found, seen = [], labels.world_seen()
+    found = []
     known = json.loads((Path(__file__).parent / "world_texts.json").read_text(encoding="utf-8"))
     for photo in labels.load_world_photos(data, held_out=True):
         plates = photo.plates
@@ -202,8 +202,7 @@ def world(data: Path) -> list[Photo]:
                 replace(p, text=t.replace("/", ""), lines=1 + t.count("/"), legible=t != "")
                 for p, t in zip(plates, texts, strict=True)
             )
-        others = seen[photo.path.name].plates
-        found.append(replace(_real("world_photos", photo), plates=plates, unlabelled=others))
+        found.append(replace(_real("world_photos", photo), plates=plates))
     return found
 
 
@@ -256,4 +255,4 @@ def video(clips: int, workers: int) -> Iterator[Photo]:
 
 
 def _real(row: str, photo: LabelledPhoto) -> Photo:
-    return Photo(row, photo.path.name, photo.read, photo.plates)
+    return Photo(row, photo.path.name, photo.read, photo.plates, unlabelled=photo.seen.plates)
