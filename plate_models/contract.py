@@ -168,32 +168,29 @@ def photo_of(file: Array | None, pixels: Any, limits: Limits = LIMITS, device: s
         InvalidInput: Both or neither are given, or one has the wrong rank, type or size.
         ImageError: The file can't be read.
     """
-    if file is not None and pixels is None:
-        if file.ndim != 1 or file.dtype != np.uint8:
-            raise InvalidInput(_expected(TENSORS.image, "UINT8 [-1]", file))
-        return _on(device, images.decode(file.tobytes(), limits))
-    if pixels is None or file is not None:
-        given = "neither" if pixels is None else "both"
+    if (file is None) == (pixels is None):
+        given = "neither" if file is None else "both"
         raise InvalidInput(
             f"Exactly one of the inputs {TENSORS.image} and {TENSORS.pixels} is expected, "
             f"{given} came."
         )
-    kind = str(pixels.dtype).removeprefix("torch.")
-    if pixels.ndim != 3 or pixels.shape[2] != 3 or kind != "uint8":
-        raise InvalidInput(_expected(TENSORS.pixels, "UINT8 [-1,-1,3]", pixels))
-    height, width = pixels.shape[:2]
-    if not 0 < height * width <= limits.max_pixels:
-        raise InvalidInput(
-            f"{TENSORS.pixels} has {width}x{height} pixels; from 1 to "
-            f"{limits.max_pixels / 1e6:g} million are read."
-        )
-    if isinstance(pixels, np.ndarray):
-        return _on(device, cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB))
-    return pixels.to(device).flip(2)
-
-
-def _on(device: str, photo: Array) -> Any:
-    """A photo where it is to be read: on the CPU it stays an array."""
+    if file is not None:
+        if file.ndim != 1 or file.dtype != np.uint8:
+            raise InvalidInput(_expected(TENSORS.image, "UINT8 [-1]", file))
+        photo = images.decode(file.tobytes(), limits)
+    else:
+        kind = str(pixels.dtype).removeprefix("torch.")
+        if pixels.ndim != 3 or pixels.shape[2] != 3 or kind != "uint8":
+            raise InvalidInput(_expected(TENSORS.pixels, "UINT8 [-1,-1,3]", pixels))
+        height, width = pixels.shape[:2]
+        if not 0 < height * width <= limits.max_pixels:
+            raise InvalidInput(
+                f"{TENSORS.pixels} has {width}x{height} pixels; from 1 to "
+                f"{limits.max_pixels / 1e6:g} million are read."
+            )
+        if not isinstance(pixels, np.ndarray):
+            return pixels.to(device).flip(2)
+        photo = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB), np.uint8)
     return photo if device == "cpu" else to_device(photo, device)
 
 

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from plate_models import images, release, spec, weights
 from plate_models.contract import GRAPHS
 from plate_models.detection import letterbox
-from plate_models.pipeline import PipelineConfig, read_plates
+from plate_models.engines.loaded import Nets
 from plate_models.rectification import crop_boxes
 from plate_models.spec import DEFAULTS, Specs, spec_to_json
 
@@ -74,10 +74,11 @@ def export(
         raise ExportError(f"{photo}: expected a photo, there is no such file")
     sources = release.sources_of(weights_folder, photo)
     home = repository / release.PHOTO_MODEL / version
-    modules = weights.load_modules(weights_folder)
-    _check_configured(modules.specs)
+    nets = weights.load_modules(weights_folder)
+    specs = nets.config.specs
+    _check_configured(specs)
     try:
-        plates = read_golden(photo, modules)
+        plates = read_golden(photo, nets)
     except images.ImageError as error:
         raise ExportError(f"{photo}: expected a photo: {error}") from error
     if not plates and (golden or weights_folder.resolve() == release.WEIGHTS_DIR):
@@ -86,11 +87,11 @@ def export(
     # Beside its place, so that it can be moved there.
     with TemporaryDirectory(prefix=".", dir=home) as folder:
         staged = Path(folder)
-        hashes = _export_graphs(modules, staged, version)
+        hashes = _export_graphs(nets, staged, version)
         manifest = {
             **sources,
-            "specs": spec_to_json(modules.specs),
-            "calibration": json.loads(modules.calibration.to_json()),
+            "specs": spec_to_json(specs),
+            "calibration": json.loads(nets.config.calibration.to_json()),
             "golden": plates,
             "artifacts": hashes,
         }
@@ -109,26 +110,22 @@ def export(
     return [repository / name for name in hashes]
 
 
-def read_golden(photo: Path, modules: weights.Modules) -> list[dict[str, Any]]:
-    """Read a photo with the modules on the CPU in float32; an ImageError if it is none.
+def read_golden(photo: Path, nets: Nets) -> list[dict[str, Any]]:
+    """Read a photo; an ImageError if it is none.
 
     Returns text and box (x0, y0, x1, y1 in pixels) of each readable plate, ready for JSON.
     """
-    config = PipelineConfig.of(modules.specs, modules.calibration)
-    nets = modules.detect, modules.rectify, modules.recognize
-    plates = read_plates(torch.from_numpy(images.decode(photo.read_bytes())), *nets, config)
     return [
         {"text": plate.reading.text, "box": [round(edge, 2) for edge in plate.box]}
-        for plate in plates
+        for plate in nets.read(images.decode(photo.read_bytes()))
         if plate.reading.readable
     ]
 
 
-def _export_graphs(modules: weights.Modules, folder: Path, version: str) -> dict[str, str]:
-    """Write all nets into a folder in both forms, and check them; returns hashes by path."""
-    inputs, hashes = inputs_for(modules.specs, modules.rectify), {}
-    nets = (modules.detect, modules.rectify, modules.recognize)
-    for name, net in zip(GRAPHS, nets, strict=True):
+def _export_graphs(nets: Nets, folder: Path, version: str) -> dict[str, str]:
+    """Write torch's modules into a folder in both forms, and check them; returns hashes by path."""
+    inputs, hashes = inputs_for(nets.config.specs, nets.rectify), {}
+    for name, net in zip(GRAPHS, (nets.detect, nets.rectify, nets.recognize), strict=True):
         script, onnx = (folder / name / version / f"model.{kind}" for kind in ("pt", "onnx"))
         script.parent.mkdir(parents=True)
         # Of several rows: a batch axis of one could be traced as a constant.
@@ -183,7 +180,7 @@ def compare_candidates(expected: Outputs, found: Outputs) -> float:
     return float(torch.stack(differences).max())
 
 
-def _write_onnx(name: str, net: nn.Module, example: Tensor, path: Path) -> None:
+def _write_onnx(name: str, net: Any, example: Tensor, path: Path) -> None:
     given, outputs, batch = spec.TENSORS.graph_input, GRAPHS[name], {0: "batch"}
     sides = {2: "height", 3: "width"} if name == "yolo" else {}
     torch.onnx.export(

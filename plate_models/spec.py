@@ -208,12 +208,12 @@ def spec_from_json(kind: type[S], values: object, where: str) -> S:
 
 
 @contextmanager
-def named(where: str) -> Iterator[None]:
-    """Turn what is wrong with a spec that is made inside into a SpecError about `where`."""
+def named(where: str, kind: type[Exception] = SpecError) -> Iterator[None]:
+    """Turn what pydantic finds wrong inside into an error of a kind about `where`."""
     try:
         yield
     except ValidationError as error:
-        raise SpecError(first_problem(error, where)) from error
+        raise kind(first_problem(error, where)) from error
 
 
 def first_problem(error: ValidationError, where: str = "") -> str:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import tomllib
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,10 +18,13 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from plate_models import spec
+from plate_models.engines.cuda_graphs import CudaGraphs
+from plate_models.engines.loaded import Nets
 from plate_models.formats import ABROAD, grammar_of
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph
+from plate_models.pipeline import PipelineConfig
 from plate_models.recognition import appearance, calibration, grammar
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
 from plate_models.recognition.countries import COUNTRIES, without_plates
@@ -56,17 +60,6 @@ class WeightsFile:
     state: State
 
 
-@dataclass(frozen=True)
-class Modules:
-    """The three graphs as torch modules, in evaluation mode on one device, and what they need."""
-
-    detect: nn.Module
-    rectify: nn.Module
-    recognize: nn.Module
-    specs: Specs = DEFAULTS
-    calibration: Calibration = UNCALIBRATED
-
-
 def contract_of(name: str, specs: Specs = DEFAULTS) -> dict[str, Any]:
     """What the weights of one net depend on, ready for JSON; saved with them."""
     values = spec.spec_to_json(specs.rectifier) | spec.spec_to_json(getattr(specs, name))
@@ -78,14 +71,17 @@ def save(
 ) -> Path:
     """Write a net, built for the specs, as contiguous float32 into ``<name>.safetensors``.
 
-    `training` is a JSON-ready summary: data, samples seen, date, metrics. Returns the file.
+    `training` is a JSON-ready summary: data, samples seen, metrics; the date is added. Returns the
+    file.
     """
     tensors = {
         key: value.detach().cpu().float().contiguous() if value.is_floating_point() else value
         for key, value in module.state_dict().items()
         if not key.endswith(_COUNTER)
     }
-    metadata = {"contract": contract_of(name, specs), "training": training}
+    dated = {"date": datetime.now(UTC).date().isoformat(), **training}
+    metadata = {"contract": contract_of(name, specs), "training": dated}
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.safetensors"
     save_file(tensors, path, {key: json.dumps(value) for key, value in metadata.items()})
     path.chmod(0o644)  # Written as 0600: the user of a container could not read it.
@@ -226,8 +222,8 @@ def _check_sizes(net: nn.Module, specs: Specs) -> None:
             raise SpecError(f"steps: expected {found}, found {expected} in the contract")
 
 
-def load_modules(folder: Path = WEIGHTS_DIR, device: str = "cpu") -> Modules:
-    """Load the three nets as graphs that ``pipeline.read_plates`` can call, frozen.
+def load_modules(folder: Path = WEIGHTS_DIR, device: str = "cpu") -> Nets:
+    """Load the three nets as torch's modules, frozen; on a GPU they are recorded (`CudaGraphs`).
 
     The device is torch's, such as "cuda:0".
 
@@ -243,9 +239,8 @@ def load_modules(folder: Path = WEIGHTS_DIR, device: str = "cpu") -> Modules:
     # Convolutions take a third less time so.
     detector.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     graphs = (YOLOv5Graph(detector, specs.detector), *nets[1:])
-    detect, rectify, recognize = (
-        graph.to(torch.device(device)).eval().requires_grad_(False) for graph in graphs
-    )
+    loaded = [graph.to(torch.device(device)).eval().requires_grad_(False) for graph in graphs]
+    detect, rectify, recognize = loaded if device == "cpu" else map(CudaGraphs, loaded)
     measured = UNCALIBRATED
     if (path := folder / calibration.NAME).exists():
         try:
@@ -253,7 +248,8 @@ def load_modules(folder: Path = WEIGHTS_DIR, device: str = "cpu") -> Modules:
             measured.check(measured_with(folder))
         except (OSError, UnicodeDecodeError, calibration.CalibrationError) as error:
             raise WeightsError(f"{path}: {error}") from error
-    return Modules(detect, rectify, recognize, specs, measured)
+    config = PipelineConfig.of(specs, measured)
+    return Nets(detect, rectify, recognize, config, "torch", device)
 
 
 def measured_with(folder: Path = WEIGHTS_DIR) -> dict[str, str]:

@@ -1,24 +1,16 @@
-"""The three nets, loaded on an engine and ready for `pipeline.read_plates`."""
+"""Loads the three nets onto an engine, and exports them first where that is missing."""
 
 import atexit
-import os
 import re
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from plate_models import release
 from plate_models.contract import GRAPHS, config_from
-from plate_models.detection import Detect
-from plate_models.pipeline import PipelineConfig, Plate, Recognize, read_plates
-from plate_models.pixels import to_device
-from plate_models.rectification import Rectify
+from plate_models.engines.loaded import EngineError, Nets
 from plate_models.release import PHOTO_MODEL, REPOSITORY, WEIGHTS_DIR, is_current, sources_of
 from plate_models.spec import MODEL_VERSION
 
@@ -27,38 +19,6 @@ ENGINES = ("served", "torch")
 _PARAMETER = re.compile(
     r'^parameters\s*{\s*key:\s*"(\w+)"\s*value\s*{\s*string_value:\s*"(\w*)"', re.MULTILINE
 )
-
-
-class EngineError(Exception):
-    """No such engine or device, or the engine can't run on that device."""
-
-
-@dataclass(frozen=True)
-class Nets:
-    """Detector, rectifier and recognizer as `pipeline.read_plates` takes them, and their config.
-
-    The engine is one of `ENGINES`; the device is where they compute, such as "cpu" or "cuda:0".
-    """
-
-    detect: Detect
-    rectify: Rectify
-    recognize: Recognize
-    config: PipelineConfig
-    engine: str
-    device: str = "cpu"
-    process: int = field(default_factory=os.getpid)
-
-    def read(self, image: NDArray[np.uint8], still: bool = True) -> list[Plate]:
-        """Find and read every plate of a photo, (H, W, 3) uint8 RGB."""
-        if os.getpid() != self.process:  # Their threads are not there: it would wait for ever.
-            raise EngineError("these nets were loaded before a fork: load them in each process")
-        nets = self.detect, self.rectify, self.recognize
-        return read_plates(self.place(image), *nets, replace(self.config, still=still))
-
-    def place(self, image: NDArray[np.uint8]) -> Any:
-        """A photo where the nets take it: torch's modules take tensors on their device."""
-        served = self.engine == "served"
-        return image if served else to_device(np.ascontiguousarray(image), self.device)
 
 
 def load_nets(engine: str = "served", device: str = "cpu", folder: Path = WEIGHTS_DIR) -> Nets:
@@ -76,15 +36,7 @@ def load_nets(engine: str = "served", device: str = "cpu", folder: Path = WEIGHT
     if engine == "torch":
         from plate_models import weights
 
-        modules = weights.load_modules(folder, device)
-        config = PipelineConfig.of(modules.specs, modules.calibration)
-        nets: Any = modules.detect, modules.rectify, modules.recognize
-        if device != "cpu":
-            from plate_models.engines.cuda_graphs import CudaGraphs
-
-            nets = map(CudaGraphs, nets)
-        detect, rectify, recognize = nets
-        return Nets(detect, rectify, recognize, config, engine, device)
+        return weights.load_modules(folder, device)
     repository = REPOSITORY
     if folder.resolve() != WEIGHTS_DIR:
         # An engine may open its file when the first photo comes: it stays until the end.

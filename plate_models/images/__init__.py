@@ -55,6 +55,7 @@ _OPENERS: dict[str, tuple[Callable[[bytes], Outline], Callable[[io.BytesIO], Any
     "HEIC": (heic.outline, pi_heif.open_heif),
 }
 _DECODED_BY_OPENCV = ("JPEG", "WEBP", "BMP")
+_TYPES = "JPEG, PNG, WebP, HEIC, BMP, TIFF or GIF"  # as messages name them
 _DEEP_MODES = ("I", "F")
 _SIDEWAYS = (5, 6, 7, 8)
 
@@ -149,8 +150,12 @@ def _open(data: bytes, limits: Limits) -> tuple[ImageHeader, Outline, Any]:
     if len(data) > limits.max_bytes:
         raise TooManyBytes(too_many_bytes_message(limits))
     image_type = type_of(data)
+    if image_type is None:
+        raise UnsupportedType(f"These bytes are not an image. Send a {_TYPES} file.")
     if image_type not in ACCEPTED:
-        raise UnsupportedType(_unsupported(image_type))
+        raise UnsupportedType(
+            f"{image_type} files are not read. Convert the photo to JPEG ({_TYPES} are accepted)."
+        )
     read_outline, opener = _OPENERS[image_type]
     try:
         outline = read_outline(data)
@@ -185,13 +190,6 @@ def _open(data: bytes, limits: Limits) -> tuple[ImageHeader, Outline, Any]:
 def too_many_bytes_message(limits: Limits) -> str:
     """Say how large a file may be, in one wording wherever bytes are counted."""
     return f"The photo is larger than {limits.max_bytes / 2**20:g} MB. Scale it down."
-
-
-def _unsupported(image_type: str | None) -> str:
-    accepted = "JPEG, PNG, WebP, HEIC, BMP, TIFF or GIF"
-    if image_type is None:
-        return f"These bytes are not an image. Send a {accepted} file."
-    return f"{image_type} files are not read. Convert the photo to JPEG ({accepted} are accepted)."
 
 
 def _damaged(image_type: str) -> str:

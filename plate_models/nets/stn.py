@@ -14,9 +14,9 @@ from plate_models.spec import RECTIFIER, RectifierSpec
 class ConvNormAct(nn.Sequential):
     """Convolution without bias, batch normalisation, ReLU."""
 
-    def __init__(self, inputs: int, outputs: int, kernel: int = 3, stride: int = 1) -> None:
+    def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
         super().__init__(
-            nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False),
+            nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False),
             nn.BatchNorm2d(outputs),
             nn.ReLU(inplace=True),
         )
@@ -25,19 +25,19 @@ class ConvNormAct(nn.Sequential):
 class STN(nn.Module):
     """Localisation network, affine grid and bilinear sampler."""
 
-    def __init__(self, spec: RectifierSpec = RECTIFIER, width: int = 16) -> None:
+    def __init__(self, spec: RectifierSpec = RECTIFIER) -> None:
         super().__init__()
         self.rectified_hw = spec.rectified_hw
-        height, length = (size // 16 for size in spec.crop_hw)
+        height, width = (size // 16 for size in spec.crop_hw)
         self.localization = nn.Sequential(
-            ConvNormAct(3, width, stride=2),
-            ConvNormAct(width, 2 * width, stride=2),
-            ConvNormAct(2 * width, 2 * width),
-            ConvNormAct(2 * width, 4 * width, stride=2),
-            ConvNormAct(4 * width, 4 * width),
-            ConvNormAct(4 * width, 4 * width, stride=2),
+            ConvNormAct(3, 16, stride=2),
+            ConvNormAct(16, 32, stride=2),
+            ConvNormAct(32, 32),
+            ConvNormAct(32, 64, stride=2),
+            ConvNormAct(64, 64),
+            ConvNormAct(64, 64, stride=2),
             nn.Flatten(),
-            nn.Linear(4 * width * height * length, 64, bias=False),
+            nn.Linear(64 * height * width, 64, bias=False),
             # Normalised, because without it a few large early steps kill most of these
             # units for good, and the net knows a plate's tilt but not its place.
             nn.BatchNorm1d(64),

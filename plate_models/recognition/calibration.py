@@ -12,10 +12,10 @@ from dataclasses import field
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.dataclasses import dataclass
 
-from plate_models.spec import first_problem
+from plate_models.spec import named
 
 VERSION = 1
 NAME = "calibration.json"
@@ -111,15 +111,13 @@ class Calibration:
     @classmethod
     def from_json(cls, text: str) -> "Calibration":
         """Read what `to_json` wrote; raise CalibrationError for anything else."""
-        try:
+        with named("calibration", CalibrationError):
             file = _File.model_validate_json(text)
             pins = {"recognizer": file.recognizer_sha256} if file.recognizer_sha256 else {}
             pins |= file.fit.measured_with
             apart = {"version", "recognizer_sha256", "fit"}
             values = file.model_dump(exclude=apart, exclude_none=True)
             return cls(**values, measured_with=pins)
-        except ValidationError as error:
-            raise CalibrationError(first_problem(error, "calibration")) from error
 
 
 class _Fit(BaseModel):

@@ -6,10 +6,10 @@ from itertools import chain
 
 import numpy as np
 
-from plate_models.formats import UNKNOWN, grammar_of
+from plate_models.formats import grammar_of
 from plate_models.recognition import ctc
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
-from plate_models.recognition.grammar import Evidence, Grammar, country_of
+from plate_models.recognition.grammar import UNKNOWN, Evidence, Grammar, country_of
 from plate_models.spec import RECOGNIZER, RecognizerSpec
 
 DEFAULT_GRAMMAR = grammar_of(*RECOGNIZER.countries)
@@ -20,8 +20,6 @@ LENGTHS = range(3, 11)  # of plates' texts
 # learnt: either is believed so far beside the other, so that a format decides where there is one.
 _DIGITS = {"O": "0", "I": "1", "B": "8"}
 ALIKE, _LEAST_SPELLING = str.maketrans(_DIGITS), 0.01
-
-
 ONE_LINE = Evidence()
 
 

@@ -13,10 +13,10 @@ its format is of the home country), eligible (whether it is readable but for the
 `plate_models.recognition.calibration` applies the result.
 """
 
-import datetime
 import shutil
 import tempfile
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from tqdm import tqdm
 
-from plate_models.engines.nets import Nets, bring_up_to_date, load_exported
+from plate_models.engines.loaded import Nets
+from plate_models.engines.nets import bring_up_to_date, load_exported
 from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.recognition.calibration import LOGIT_LIMIT, NAME, UNCALIBRATED, Calibration, logit
 from plate_models.recognition.decoding import Reading
@@ -104,7 +105,7 @@ def calibrate(
     as_read = describe(measured, UNCALIBRATED)
     calibrated = {**describe(measured, calibration), **_count_readable(measured, calibration)}
     report = {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "date": datetime.now(UTC).date().isoformat(),
         "seed": seed,
         "crops_fitted": len(fit),
         "accepted_share_of_wrong_readable_texts": most_wrong,
@@ -171,11 +172,12 @@ def read_crop(crop: CropSample, nets: Nets) -> Reading:
     around = [*zip(before, canvas_hw - crop_hw - before, strict=True), (0, 0)]
     photo = np.pad(crop.image, around, mode="edge")
     # In place of the detector: it finds what is known to be there.
-    half = crop_hw / (1 + np.array(specs.rectifier.margin_hw(crop.lines))) / 2
+    lines = len(crop.rows)
+    half = crop_hw / (1 + np.array(specs.rectifier.margin_hw(lines))) / 2
     middle = before + crop_hw / 2
     box = np.concatenate(((middle - half)[::-1], (middle + half)[::-1]))
     found = np.zeros((1, specs.detector.max_candidates, 6), np.float32)
-    found[0, 0] = *box, 0.9, crop.lines - 1
+    found[0, 0] = *box, 0.9, lines - 1
     every = Calibration(readable_from=0.0, elsewhere_readable_from=0.0)
     config = replace(PipelineConfig.of(specs, every), square_pixels=False)
     finds = iter((found, np.zeros_like(found)))  # nothing where the photo is smaller

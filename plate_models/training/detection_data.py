@@ -23,7 +23,7 @@ from plate_models.training.synthetic.kinds import CAR, DRAWN, kind_named
 from plate_models.training.synthetic.latin import LATIN
 from plate_models.training.synthetic.photo import camera, photograph
 from plate_models.training.synthetic.scenes import Patch, paint_clutter, paint_plate
-from plate_models.training.tables import choose, pick
+from plate_models.training.tables import choose, log_uniform, pick
 
 # A box this many times as wide as high holds one line of text.
 _LONG = 2.6
@@ -51,19 +51,19 @@ class TrainingPhoto:
 
 def load_world(data: Path) -> list[TrainingPhoto]:
     """The training part of ``world_photos``, decoded (about 1.2 GB)."""
-    photos, seen = labels.load_world_photos(data, held_out=False), labels.world_seen()
+    photos = labels.load_world_photos(data, held_out=False)
     if not photos:
         raise labels.LabelError(f"{data / 'world_photos'}: all its photos are held out")
-    return [_decoded(photo, seen[photo.path.name]) for photo in photos]
+    return [*map(_decoded, photos)]
 
 
 def load_empty(data: Path) -> list[TrainingPhoto]:
     """The half of ``no_plates`` to train on, decoded."""
-    photos = labels.load_negatives(data / "no_plates", held_out=False)
-    return [_decoded(photo, labels.Seen()) for photo in photos]
+    return [*map(_decoded, labels.load_negatives(data / "no_plates", held_out=False))]
 
 
-def _decoded(photo: labels.LabelledPhoto, seen: labels.Seen) -> TrainingPhoto:
+def _decoded(photo: labels.LabelledPhoto) -> TrainingPhoto:
+    seen = photo.seen
     boxes = _boxes([*(plate.box for plate in photo.plates), *seen.plates])
     # The label is only a box: long plates have one line, others one (in North America) or two.
     sides = boxes[:, 2:] - boxes[:, :2]
@@ -181,7 +181,7 @@ class WindowSampler:
         kind = rng.random()
         if self.negatives and kind < self.settings.negative:
             photo = pick(self.negatives, rng)
-            scale = float(np.exp(rng.uniform(*np.log((0.3, 2.5)))))
+            scale = log_uniform((0.3, 2.5), rng)
             return self._clutter(_cut(photo, None, scale, size_hw, rng), widths, rng)
         index = int(rng.integers(len(self.photos)))
         photo = self.photos[index]
@@ -189,7 +189,7 @@ class WindowSampler:
         boxes = photo.mistaken if mistaken else photo.boxes
         chosen = int(rng.integers(len(boxes)))
         target: NDArray[np.float32] | None = boxes[chosen]
-        wanted = float(np.exp(rng.uniform(*np.log(widths))))
+        wanted = log_uniform(widths, rng)
         scale = float(np.clip(wanted / (boxes[chosen, 2] - boxes[chosen, 0]), 0.12, 2.8))
         if not mistaken and rng.random() < self.settings.painted:
             # An enlarged photo is enlarged before it is painted: the plate stays sharp.
@@ -204,8 +204,7 @@ class WindowSampler:
         """Hang what is no plate into a cell, in place."""
         plates = np.concatenate((cell.boxes, cell.unclear))
         for _ in range(rng.poisson(self.settings.clutter[0 if len(plates) else 1])):
-            width = float(np.exp(rng.uniform(*np.log(widths))))
-            paint_clutter(cell.image, plates, width, rng)
+            paint_clutter(cell.image, plates, log_uniform(widths, rng), rng)
         return cell
 
     def _paint(self, index: int, plate: int, variant: int, zoom: int) -> TrainingPhoto:

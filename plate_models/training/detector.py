@@ -34,37 +34,27 @@ class DetectorTraining(Experiment):
     seed: Annotated[int, "of the first weights and of the windows"] = 0
 
 
-class Training(Run):
-    """The detector in training, on the sampler's windows."""
+class Training(Run[list[Window]]):
+    """The detector in training."""
 
-    def __init__(self, config: DetectorTraining, sampler: WindowSampler) -> None:
-        torch.set_num_threads(config.threads)
+    def __init__(self, config: DetectorTraining) -> None:
         torch.manual_seed(config.seed)
         net = YOLOv5(DETECTOR)
         if config.start_from:
             file = weights.read_file(config.start_from / "detector.safetensors")
             net = cast(YOLOv5, weights.build_from(file, DEFAULTS))
-        net.to(config.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.head = net.head
         # The convolutions' weights decay, biases and norms don't.
         groups = [
             {"params": [p for p in net.parameters() if (p.ndim > 1) == matrices], "weight_decay": x}
             for matrices, x in ((True, config.weight_decay), (False, 0.0))
         ]
-        optimizer = torch.optim.AdamW(groups)
-        super().__init__(config, net, optimizer, decay=0.998)
+        super().__init__(config, net, groups, decay=0.998)
 
-        def draw(rng: np.random.Generator) -> list[Window]:
-            return [sampler.draw(rng) for _ in range(config.batch_size)]
-
-        self.windows = self.batches(draw)
-
-    def step(self) -> dict[str, float]:
+    def step(self, windows: list[Window]) -> dict[str, float]:
         """Learn from one batch; returns the loss and its parts."""
-        self.net.train()
-        windows, device = next(self.windows), self.config.device
-        images, targets = collate(windows, device)
-        with autocast(device):
+        images, targets = collate(windows, self.config.device)
+        with autocast(self.config.device):
             heads = self.net(images)
         loss, parts = detection_loss(heads, targets, self.head.anchors, self.head.strides)
         self.learn(loss, len(windows), most_gradient=10.0)
@@ -100,8 +90,8 @@ def train(config: DetectorTraining) -> Path:
     """
     photos = load_world(config.data)
     sampler = WindowSampler(photos, load_empty(config.data))
-    training = Training(config, sampler)
-    training.use_up(training.step)
+    training = Training(config)
+    training.use_up(lambda rng: [sampler.draw(rng) for _ in range(config.batch_size)])
     summary = {
         "data": "world_photos (training part), no_plates (training half), "
         f"rendered Russian plates painted over {sampler.settings.painted:.0%} of them, "

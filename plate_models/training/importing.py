@@ -3,7 +3,6 @@
 A YOLOv5 checkpoint's tensors say everything about its net; a recognizer comes with its alphabet.
 """
 
-import datetime
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -75,15 +74,10 @@ def _write(states: dict[str, tuple[Path, State]], specs: Specs, folder: Path) ->
         name: weights.build_from(WeightsFile(name, path, contract_of(name, specs), state), specs)
         for name, (path, state) in states.items()
     }
-    folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, (path, _) in states.items():
         # Where imported weights came from, in place of a training's summary.
-        origin = {
-            "imported_from": path.name,
-            "sha256": sha256_of(path),
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        }
+        origin = {"imported_from": path.name, "sha256": sha256_of(path)}
         written.append(weights.save(nets[name], name, origin, folder, specs))
     return written
 

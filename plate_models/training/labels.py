@@ -4,8 +4,8 @@ import csv
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
@@ -37,26 +37,10 @@ class LabelledPlate:
     box: Box  # x0, y0, x1, y1 in pixels of the upright photo, as `images.decode` gives it
     text: str = ""  # what stands on it, in Latin letters; "" where it isn't labelled
     legible: bool = False  # whether a person can read every character
-    light: str = ""  # "day", "dark", or "" where it isn't labelled
     lines: int = 1  # 1 or 2: in how many lines the text stands on the plate
     kind: str = ""  # a format such as "ru.car", or a country; "" where it isn't labelled
     # Corners TL, TR, BR, BL in the same pixels, of a rendered plate; () where they aren't known.
     quad: tuple[tuple[float, float], ...] = ()
-
-
-@dataclass(frozen=True)
-class LabelledPhoto:
-    """A photo and the plates labelled in it; maybe none."""
-
-    path: Path
-    plates: tuple[LabelledPlate, ...] = ()
-
-    def read(self) -> NDArray[np.uint8]:
-        """(H, W, 3) uint8 RGB, upright; an `ImageError` names the file."""
-        try:
-            return decode(self.path.read_bytes())
-        except ImageError as error:
-            raise ImageError(f"{self.path}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -71,14 +55,30 @@ class Seen:
     mistaken: tuple[Box, ...] = ()  # what is none, though a detector took it for one
 
 
+@dataclass(frozen=True)
+class LabelledPhoto:
+    """A photo and the plates labelled in it; maybe none."""
+
+    path: Path
+    plates: tuple[LabelledPlate, ...] = ()
+    seen: Seen = Seen()
+
+    def read(self) -> NDArray[np.uint8]:
+        """(H, W, 3) uint8 RGB, upright; an `ImageError` names the file."""
+        try:
+            return decode(self.path.read_bytes())
+        except ImageError as error:
+            raise ImageError(f"{self.path}: {error}") from error
+
+
 def load_labels(folder: Path) -> list[LabelledPhoto]:
     """Read a labelled set, sorted by file name.
 
     The folder holds ``images/``, or the images themselves, and ``plates.csv`` with the columns
     image (or photo), x0, y0, x1, y1 (pixels of the image as stored, before EXIF turns it upright),
-    and optionally text, legible (0 or 1; without it, plates with a text are), light, lines
-    (1 or 2; 1 where it is left out), and country or kind. No ``plates.csv``, or a listed image that
-    is missing, is a FileNotFoundError; a row that is not like that is a LabelError.
+    and optionally text, legible (0 or 1; without it, plates with a text are), lines (1 or 2; 1
+    where it is left out), and country or kind. No ``plates.csv``, or a listed image that is
+    missing, is a FileNotFoundError; a row that is not like that is a LabelError.
     """
     plates: dict[Path, list[LabelledPlate]] = defaultdict(list)
     path, images = folder / "plates.csv", folder / "images"
@@ -109,7 +109,6 @@ def _plate(row: dict[str, str], image: Path) -> LabelledPlate:
         _upright((x0, y0, x1, y1), image),
         text,
         row["legible"] == "1" if "legible" in row else bool(text),
-        row.get("light", ""),
         int(lines),
         row.get("country") or row.get("kind", ""),
     )
@@ -140,12 +139,12 @@ def load_world_photos(data: Path, held_out: bool) -> list[LabelledPhoto]:
     """List ``world_photos`` of a data folder: the part to train on, or the held-out fifth."""
     photos = load_labels(data / "world_photos")
     chosen = validation_names(photo.path.name for photo in photos)
-    return [photo for photo in photos if (photo.path.name in chosen) == held_out]
-
-
-def world_seen() -> Mapping[str, Seen]:
-    """What a person saw on photos of ``world_photos``, by their names; nothing on others."""
-    return defaultdict(Seen, TypeAdapter(dict[str, Seen]).validate_json(_SEEN.read_bytes()))
+    seen = TypeAdapter(dict[str, Seen]).validate_json(_SEEN.read_bytes())
+    return [
+        replace(photo, seen=seen.get(photo.path.name, Seen()))
+        for photo in photos
+        if (photo.path.name in chosen) == held_out
+    ]
 
 
 def load_negatives(folder: Path, held_out: bool) -> list[LabelledPhoto]:

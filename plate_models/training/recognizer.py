@@ -26,7 +26,7 @@ from plate_models.spec import RECOGNIZER, RECTIFIER
 from plate_models.training import imaging
 from plate_models.training.crop_cache import CropBatch, CropCache, batch_of
 from plate_models.training.imaging import Field, Floats, Image
-from plate_models.training.labels import LabelError, load_world_photos, world_seen
+from plate_models.training.labels import LabelError, load_world_photos
 from plate_models.training.run import Experiment, Run, autocast
 from plate_models.training.synthetic.crops import CropSample, crop_around, render_crop
 from plate_models.training.synthetic.photo import camera, photograph
@@ -218,16 +218,15 @@ def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
     if start_from is None:
         raise WeightsError("--data needs --start-from: what reads the plates there")
     nets, rng = load_nets("torch", folder=start_from), np.random.default_rng(seed)
-    known, samples = world_seen(), list[CropSample]()
-    alphabet = nets.config.specs.recognizer.alphabet
+    alphabet, samples = nets.config.specs.recognizer.alphabet, list[CropSample]()
 
     def cut(quad: Floats, rows: tuple[str, ...], times: int) -> None:
         for _ in range(times):
             crop, corners = crop_around(photo, quad, len(rows), rng)
-            samples.append(CropSample(crop, "".join(rows), corners, len(rows), rows))
+            samples.append(CropSample(crop, corners, rows))
 
     for labelled in tqdm(load_world_photos(data, held_out=False), "reading photos"):
-        photo, seen = labelled.read(), known[labelled.path.name]
+        photo, seen = labelled.read(), labelled.seen
         for plate in nets.read(photo):
             text, quad = _learnt_text(plate.reading, seen.texts), np.array(plate.quad)
             if text and np.ptp(quad[:, 0]) >= _LEAST_PX:
@@ -260,14 +259,13 @@ def _rows_of(text: str, plate: Plate, alphabet: str) -> tuple[str, ...]:
     return text[:cut], text[cut:]
 
 
-class Training(Run):
+class Training(Run[CropBatch]):
     """Rectifier and recognizer in training."""
 
     config: RecognizerTraining
     net: Reader
 
     def __init__(self, config: RecognizerTraining) -> None:
-        torch.set_num_threads(config.threads)
         torch.manual_seed(config.seed)
         reader = Reader()
         if config.start_from:
@@ -276,14 +274,11 @@ class Training(Run):
                 raise WeightsError(f"{config.start_from}: has weights of neither net")
             for name in found:
                 take_over(reader.nets[name], weights.read_file(files[name]))
-        reader.to(config.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        optimizer = torch.optim.AdamW(reader.parameters(), weight_decay=1e-2)
-        super().__init__(config, reader, optimizer)
+        super().__init__(config, reader, [{"params": reader.parameters(), "weight_decay": 1e-2}])
 
     def step(self, batch: CropBatch) -> dict[str, float]:
         """Learn from one batch; returns its loss and its corner distance."""
         config, device = self.config, self.config.device
-        self.net.train()
         rng = np.random.default_rng((config.seed, self.steps, 1))  # another than the batch's
         crops = to_input(batch.images, device, rng)
         with autocast(device):
@@ -324,8 +319,7 @@ def train(config: RecognizerTraining) -> dict[int, float]:
             match = exact_match(training.averaged, held_out, config.device)
             return {"one_line": match[1], "two_lines": match[2]}
 
-        batches = training.batches(draw)
-        training.use_up(lambda: training.step(next(batches)), check)
+        training.use_up(draw, check)
         match = exact_match(training.averaged, held_out, config.device)
         read = "; world_photos (training part): plates as read, if seen so, too, and what is none"
         summary = {

@@ -1,6 +1,5 @@
 """What both trainings share: a budget of time, averaged weights, checkpoints, curves, release."""
 
-import datetime
 import math
 import sys
 import time
@@ -8,14 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import cv2
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader
 from tqdm import tqdm
@@ -57,20 +55,24 @@ def autocast(device: str) -> torch.autocast:
     return torch.autocast("cpu", torch.bfloat16, enabled=computes_in_bf16())
 
 
-class Run:
+class Run(Generic[Batch]):
     """A net in training: optimizer, averaged weights, and a checkpoint to go on from.
 
     The learning rate follows the clock, not a step count: a training ends on time on any machine.
     """
 
     def __init__(
-        self, config: Experiment, net: nn.Module, optimizer: Optimizer, decay: float = 0.999
+        self, config: Experiment, net: nn.Module, groups: list[Any], decay: float = 0.999
     ) -> None:
+        """Move a net to its device; the groups are AdamW's, of its parameters."""
+        torch.set_num_threads(config.threads)
+        net.train().to(config.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+
         def average(kept: Tensor, new: Tensor, steps: Tensor | int) -> Tensor:
             # Early on the average follows faster.
             return kept + (1 - decay * (1 - math.exp(-(int(steps) + 1) / 500))) * (new - kept)
 
-        self.config, self.net, self.optimizer = config, net, optimizer
+        self.config, self.net, self.optimizer = config, net, torch.optim.AdamW(groups)
         self.averaged = AveragedModel(net, avg_fn=average, use_buffers=True).eval()
         self.samples = 0
         self.spent_s = 0.0  # by earlier runs
@@ -81,7 +83,7 @@ class Run:
                 state = torch.load(self._checkpoint, map_location="cpu", weights_only=True)
                 net.load_state_dict(state["net"])
                 self.averaged.load_state_dict(state["averaged"])
-                optimizer.load_state_dict(state["optimizer"])
+                self.optimizer.load_state_dict(state["optimizer"])
                 self.samples, self.spent_s = state["samples"], state["elapsed_s"]
             except torch.OutOfMemoryError:
                 raise
@@ -143,6 +145,10 @@ class Run:
         torch.save(state, partial)
         partial.replace(self._checkpoint)
 
+    def step(self, batch: Batch) -> Figures:
+        """Learn from one batch, by `learn`; returns what is to be drawn."""
+        raise NotImplementedError
+
     def learn(self, loss: Tensor, samples: int, most_gradient: float) -> None:
         """Take one optimizer step, at the rate that the clock asks for."""
         for group in self.optimizer.param_groups:
@@ -154,16 +160,18 @@ class Run:
         self.averaged.update_parameters(self.net)
         self.samples += samples
 
-    def use_up(self, step: Callable[[], Figures], check: Callable[[], Figures] = dict) -> None:
-        """Take steps until the minutes are used; report, draw and save every so many steps.
+    def use_up(
+        self, draw: Callable[[np.random.Generator], Batch], check: Callable[[], Figures] = dict
+    ) -> None:
+        """Learn from drawn batches until the minutes are used; save every so many steps.
 
-        Each learns from one batch; what it and the check of averaged weights return is drawn.
+        What the steps and the check of averaged weights return is reported and drawn.
         """
-        taken: list[Figures] = []
+        batches, taken = self.batches(draw), list[Figures]()
         minutes, done = self.config.minutes, self.progress * self.config.minutes
         with tqdm(total=minutes, initial=done, bar_format=_BAR) as bar:
             while self.progress < 1:
-                taken.append(step())
+                taken.append(self.step(next(batches)))
                 bar.update(self.progress * minutes - bar.n)
                 if self.progress >= 1 or len(taken) == self.config.report_every:
                     row = {"samples": self.samples, **pd.DataFrame(taken).mean(), **check()}
@@ -193,13 +201,7 @@ class Run:
         the weights that this one began with.
         """
         folder, start_from = self.config.release or self.config.folder, self.config.start_from
-        folder.mkdir(parents=True, exist_ok=True)
-        about = {
-            "samples_seen": self.samples,
-            "minutes": round(self.elapsed_s / 60, 1),
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-            **summary,
-        }
+        about = {"samples_seen": self.samples, "minutes": round(self.elapsed_s / 60, 1), **summary}
         files = []
         for name, net in nets.items():
             about["started_from"] = None  # random values

@@ -1,4 +1,4 @@
-"""Tables of data, in a TOML file beside the module that draws with them."""
+"""Tables of data, in a TOML file beside the module that draws with them; draws from ranges, too."""
 
 import tomllib
 from collections.abc import Sequence
@@ -19,6 +19,11 @@ def tables_of(module: str) -> dict[str, Any]:
 def pick(rows: Sequence[Row], rng: Generator) -> Row:
     """Draw one of a table's rows, all of the same odds."""
     return rows[rng.integers(len(rows))]
+
+
+def log_uniform(span: tuple[float, float], rng: Generator) -> float:
+    """Draw from a range, where twice as much is as far everywhere."""
+    return float(np.exp(rng.uniform(*np.log(span))))
 
 
 def choose(rows: Sequence[Sequence[Any]], rng: Generator) -> tuple[Any, ...]:

@@ -25,7 +25,7 @@ from plates.bulk.source import Failure, Fetcher, Photo, describe
 from plates.file_kinds import HEAD_BYTES, kind_of
 
 if TYPE_CHECKING:
-    from plate_models.engines.nets import Nets
+    from plate_models.engines.loaded import Nets
     from plate_models.pipeline import Plate
 
 DEATHS_ALLOWED = 3

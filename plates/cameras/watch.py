@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from plate_models.engines.nets import Nets
+from plate_models.engines.loaded import Nets
 from plate_models.spec import MODEL_VERSION
 from plates.annotate import annotate
 from plates.cameras.events import Model, Pass, Stream

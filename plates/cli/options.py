@@ -9,7 +9,7 @@ from plate_models.release import WEIGHTS_DIR
 from plates.cli import CommandError
 
 if TYPE_CHECKING:
-    from plate_models.engines.nets import Nets
+    from plate_models.engines.loaded import Nets
 
 
 def add_number(

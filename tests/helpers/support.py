@@ -156,10 +156,9 @@ def labelled_set(folder, *names, texts=None):
     samples = read_samples()
     with (folder / "plates.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(("image", "x0", "y0", "x1", "y1", "text", "legible", "light"))
+        writer.writerow(("image", "x0", "y0", "x1", "y1", "text", "legible"))
         for name in names:
             (folder / "images" / name).symlink_to(SAMPLES / name)
             for one in samples[name]:
-                text = (texts or {}).get(one.text, one.text)
-                writer.writerow((name, *one.box, text, 1, "dark" if "night" in name else "day"))
+                writer.writerow((name, *one.box, (texts or {}).get(one.text, one.text), 1))
     return folder

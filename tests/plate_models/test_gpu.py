@@ -18,7 +18,7 @@ from plate_models import weights
 from plate_models.engines.cuda_graphs import CudaGraphs
 from plate_models.engines.nets import load_nets
 from plate_models.images import decode
-from plate_models.pipeline import PipelineConfig, read_plates
+from plate_models.pipeline import read_plates
 from plate_models.spec import RECTIFIER
 
 DEVICE = torch.device("privateuseone:0")
@@ -108,12 +108,13 @@ def stand_in():
 def test_a_device_reads_what_the_host_reads_and_no_pixels_are_copied(name, look_again_from, batch):
     """Each plate by night is cropped anew, and read in batches of one."""
     pixels = decode((SAMPLES / name).read_bytes()) if name else np.zeros((300, 400, 3), np.uint8)
-    photo, modules = torch.from_numpy(pixels), weights.load_modules()
-    nets = modules.detect, modules.rectify, modules.recognize
+    photo, released = torch.from_numpy(pixels), weights.load_modules()
+    nets = released.detect, released.rectify, released.recognize
     rectifier = replace(RECTIFIER, look_again_from=look_again_from, max_batch_size=batch)
-    recognizer = replace(modules.specs.recognizer, max_batch_size=batch)
-    specs = replace(modules.specs, rectifier=rectifier, recognizer=recognizer)
-    config = PipelineConfig.of(specs, modules.calibration)
+    specs = released.config.specs
+    recognizer = replace(specs.recognizer, max_batch_size=batch)
+    specs = replace(specs, rectifier=rectifier, recognizer=recognizer)
+    config = replace(released.config, specs=specs)
     with torch.no_grad(), Watch() as watcher:
         found = read_plates(photo.to(DEVICE), *map(on_device, nets), config)
     assert {plate.text for plate in read_samples().get(name, [])} <= {p.reading.text for p in found}

@@ -13,7 +13,6 @@ from torch.nn.utils import clip_grad_norm_
 from api.answers import answer_of
 from plate_models import formats, release, weights
 from plate_models.nets.lprnet import LPRNet
-from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.recognition import countries
 from plate_models.recognition.grammar import FormatError
 from plate_models.spec import DETECTOR, RECOGNIZER, Specs
@@ -84,7 +83,7 @@ def at_home():
 
 
 @pytest.fixture(scope="module")
-def modules(tmp_path_factory):
+def nets(tmp_path_factory):
     """Weights of that country."""
     folder = tmp_path_factory.mktemp("weights")
     threads = torch.get_num_threads()
@@ -98,8 +97,7 @@ def modules(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["xx.car", "xx.moped"])
-def test_photos_are_read_from_the_box_to_the_answer(modules, kind):
-    config = PipelineConfig.of(modules.specs, modules.calibration)
+def test_photos_are_read_from_the_box_to_the_answer(nets, kind):
     right = 0
     for seed in range(6):
         photo = np.full((*DETECTOR.canvases_hw[0], 3), 100, np.uint8)
@@ -114,9 +112,7 @@ def test_photos_are_read_from_the_box_to_the_answer(modules, kind):
                 candidates[0, 0] = torch.tensor([*hull, 0.9, patch.lines - 1])
             return candidates
 
-        with torch.inference_mode():
-            nets = (detect, modules.rectify, modules.recognize)
-            plates = read_plates(torch.from_numpy(patch.paste(photo)), *nets, config)
+        plates = replace(nets, detect=detect).read(patch.paste(photo))
         if [plate.reading.text for plate in plates] != [patch.text]:
             continue
         right += 1

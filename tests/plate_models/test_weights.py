@@ -87,16 +87,15 @@ def changed(source, folder, name, contract=None, state=None):
 
 
 def test_weights_are_built_for_what_they_say(others):
-    released = weights.load_modules().specs.recognizer
-    assert released == spec.RECOGNIZER
+    assert weights.load_modules().config.specs.recognizer == spec.RECOGNIZER
     assert (others / "recognizer.safetensors").stat().st_mode & 0o777 == 0o644
-    modules = weights.load_modules(others)
-    assert modules.specs == OTHERS
+    nets = weights.load_modules(others)
+    assert nets.config.specs == OTHERS
     canvas = torch.zeros(1, 3, 96, 128, dtype=torch.uint8)
-    assert modules.detect(canvas).shape == (1, 300, 6)
-    plates, theta = modules.rectify(torch.zeros(2, 3, 48, 128))
+    assert nets.detect(canvas).shape == (1, 300, 6)
+    plates, theta = nets.rectify(torch.zeros(2, 3, 48, 128))
     assert plates.shape == (2, 3, 24, 110) and theta.shape == (2, 2, 3)
-    assert modules.recognize(plates).shape == (2, 14, 28)
+    assert nets.recognize(plates).shape == (2, 14, 28)
 
 
 def test_contracts_of_the_first_release_and_half_precision_are_read(others, tmp_path):
@@ -106,9 +105,9 @@ def test_contracts_of_the_first_release_and_half_precision_are_read(others, tmp_
     folder = changed(others, tmp_path / "silu", "detector", later)
     folder = changed(folder, tmp_path / "half", "rectifier", later)
     folder = changed(folder, tmp_path / "old", "recognizer", later, halved)
-    modules = weights.load_modules(folder)
-    assert modules.specs == OTHERS
-    assert all(value.dtype == torch.float32 for value in modules.recognize.parameters())
+    nets = weights.load_modules(folder)
+    assert nets.config.specs == OTHERS
+    assert all(value.dtype == torch.float32 for value in nets.recognize.parameters())
 
 
 CONTRACTS = [

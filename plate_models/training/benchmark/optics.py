@@ -10,6 +10,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from plate_models.training.imaging import Field, Floats, Image, encode_jpeg, motion_kernel
+from plate_models.training.tables import log_uniform, pick
 
 _BEND = (-0.05, 0.16)
 _FALL_OFF = (0.0, 0.45)
@@ -126,7 +127,7 @@ def sense(light: Field, dark: bool, rng: Generator, noise: Generator | None = No
 
 def store(pixels: Image, rng: Generator) -> bytes:
     """Make a JPEG file of pixels."""
-    quality, chroma = int(rng.integers(*JPEG_QUALITY)), _CHROMA[rng.integers(3)]
+    quality, chroma = int(rng.integers(*JPEG_QUALITY)), pick(_CHROMA, rng)
     return encode_jpeg(pixels, quality, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, chroma).tobytes()
 
 
@@ -135,8 +136,7 @@ def _expose(light: Field, dark: bool, rng: Generator, noise: Generator) -> Raw:
     mosaic = light[..., 1].copy()
     mosaic[0::2, 0::2] = light[0::2, 0::2, 0]
     mosaic[1::2, 1::2] = light[1::2, 1::2, 2]
-    low, high = _DARK_ELECTRONS if dark else _ELECTRONS
-    full = float(np.exp(rng.uniform(np.log(low), np.log(high))))
+    full = log_uniform(_DARK_ELECTRONS if dark else _ELECTRONS, rng)
     electrons = np.clip(mosaic, 0, 1.2) * np.float32(full)
     spread = np.sqrt(electrons + np.float32(rng.uniform(*_READ_NOISE) ** 2))
     noisy = electrons + spread * noise.standard_normal(mosaic.shape, np.float32)

@@ -21,6 +21,7 @@ from plate_models.training.benchmark.textures import draw_background
 from plate_models.training.imaging import Field, Floats, Image, decode, encode
 from plate_models.training.labels import LabelledPlate
 from plate_models.training.synthetic.kinds import CAR
+from plate_models.training.tables import log_uniform
 
 # "alike": two side by side whose texts differ by one or two digits. "hidden": for a while, behind
 # a post or a lorry. "returning": drives by twice. "glimpse": is in two or three frames.
@@ -150,7 +151,7 @@ class _Scene:
         """The plates in the picture, with the numbers of their passes."""
         for number, drive, vehicle in self.there(time):
             plate, design = vehicle.plate, drive.design
-            shown = label(design, plate, self.camera, self.lens, self.light)
+            shown = label(design, plate, self.camera, self.lens)
             low, high = np.array(shown.box[:2]), np.array(shown.box[2:])
             hides, ends = self.cover.span(time) if self.cover else (0.0, 0.0)
             outside = ((high < 0) | (low > self.camera.size_wh)).any()
@@ -273,8 +274,8 @@ def _choose_way(
     design = designs[0]
     lane = rng.choice((-1, 1)) * rng.uniform(*_LANE_MM)
     for _ in range(_TRIES):
-        span = _ALIKE_PX if len(designs) > 1 else _NEAR_PX
-        near = float(np.exp(rng.uniform(*np.log(span)))) / design.character_mm
+        near = log_uniform(_ALIKE_PX if len(designs) > 1 else _NEAR_PX, rng)
+        near /= design.character_mm
         face, hung = sample_frames(rng, camera, design.size_mm, near, tilt)
         way = -face.turn[:, 2]
         if across:

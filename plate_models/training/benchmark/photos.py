@@ -9,11 +9,11 @@ from plate_models.training.benchmark import scenes
 from plate_models.training.benchmark.camera import Camera, Frame, sample_camera, sample_frames
 from plate_models.training.benchmark.optics import Lens, sample_lens, sense, store
 from plate_models.training.benchmark.plates import FOREIGN, Design, draw_sheet, sample_design
-from plate_models.training.benchmark.scenes import Light
 from plate_models.training.benchmark.textures import draw_background
 from plate_models.training.imaging import DECODERS, Image, through_codec
 from plate_models.training.labels import LabelledPlate
 from plate_models.training.synthetic.kinds import DRAWN
+from plate_models.training.tables import log_uniform
 
 _SEED = 20_260
 CHARACTER_PX = (9.0, 36.0)
@@ -37,12 +37,11 @@ class BenchmarkPhoto:
     plate: LabelledPlate  # its only one
 
 
-def label(design: Design, hung: Frame, camera: Camera, lens: Lens, light: Light) -> LabelledPlate:
+def label(design: Design, hung: Frame, camera: Camera, lens: Lens) -> LabelledPlate:
     """What a photo shows, and where."""
     quad = lens.bend_points(hung.quad(camera, design.size_mm))
     (x0, y0), (x1, y1) = quad.min(axis=0).tolist(), quad.max(axis=0).tolist()
-    lighting, its = "dark" if light.dark else "day", design.kind.format
-    about = design.text, True, lighting, its.lines, its.name
+    about = design.text, True, design.kind.format.lines, design.kind.format.name
     return LabelledPlate((x0, y0, x1, y1), *about, tuple((x, y) for x, y in quad.tolist()))
 
 
@@ -54,7 +53,7 @@ def render_photo(kind: str, index: int, variant: str = "") -> BenchmarkPhoto:
     place = BENCHMARK_KINDS.index(kind), index, *([VARIANTS.index(variant)] if variant else [])
     rng = default_rng(SeedSequence(_SEED, spawn_key=place))
     camera, tilt = sample_camera(rng, _SIZES_WH, _SMALL_SHARE, _FOCAL, _GATE_SHARE)
-    character_px = float(np.exp(rng.uniform(*np.log(CHARACTER_PX))))
+    character_px = log_uniform(CHARACTER_PX, rng)
     design = sample_design(kind, rng)
     scale = character_px / design.character_mm
     face, hung = sample_frames(rng, camera, design.size_mm, scale, tilt)
@@ -76,7 +75,7 @@ def render_photo(kind: str, index: int, variant: str = "") -> BenchmarkPhoto:
     if variant == "codec":
         pixels = _as_filmed(pixels, rng)
     name = "-".join((kind, *filter(None, [variant]), f"{index:04d}"))
-    return BenchmarkPhoto(name, store(pixels, rng), label(design, hung, camera, lens, light))
+    return BenchmarkPhoto(name, store(pixels, rng), label(design, hung, camera, lens))
 
 
 def _as_filmed(pixels: Image, rng: Generator) -> Image:

@@ -68,7 +68,7 @@ def sample_light(rng: Generator, tilt: Floats) -> Light:
         sky = _tinted(rng, (0.88, 0.97, 1.15), float(rng.uniform(0.4, 0.7)))
         return Light(sun, _tinted(rng, (1.05, 1.0, 0.9), 1.0), sky, shadow=shadow)
     if kind == 2:
-        lamp = ((1.2, 0.9, 0.5), (0.95, 1.05, 0.95), (1.0, 1.0, 1.0))[rng.integers(3)]
+        lamp = pick(((1.2, 0.9, 0.5), (0.95, 1.05, 0.95), (1.0, 1.0, 1.0)), rng)
         around = _tinted(rng, lamp, float(rng.uniform(0.3, 0.5)))
         return Light(sun, _tinted(rng, lamp, 0.9), around, far=0.4, dark=True)
     blue = (0.85, 0.95, 1.2) if kind == 3 else (0.98, 1.0, 1.03)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from plate_models.detection import box_iou_xyxy
-from plate_models.engines.nets import Nets
+from plate_models.engines.loaded import Nets
 from plate_models.pipeline import Plate, choose_readings, read_regions
 from plate_models.training.evaluation.sets import LEAST_IOU, Photo
 from plate_models.training.figures import Count, proportion

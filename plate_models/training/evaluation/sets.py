@@ -17,7 +17,14 @@ from plate_models.images import decode
 from plate_models.training import labels
 from plate_models.training.benchmark.passes import render_film
 from plate_models.training.benchmark.photos import BENCHMARK_KINDS, VARIANTS, render_photo
-from plate_models.training.imaging import Floats, Image, apply_homography, box_corners, compress
+from plate_models.training.imaging import (
+    Floats,
+    Image,
+    apply_homography,
+    box_corners,
+    compress,
+    shift_by,
+)
 from plate_models.training.labels import Box, LabelledPhoto, LabelledPlate
 from plate_models.training.worker_pool import map_ahead
 
@@ -61,7 +68,7 @@ def _surrounded(image: Image) -> tuple[Image, Floats]:
     top, left = height // 2, width // 2
     sides = top, height - top, left, width - left
     larger = cv2.copyMakeBorder(image, *sides, cv2.BORDER_CONSTANT)
-    return np.asarray(larger), np.array([[1.0, 0, left], [0, 1, top], [0, 0, 1]])
+    return np.asarray(larger), shift_by(left, top)
 
 
 def _turned(degrees: float) -> Recipe:
@@ -95,8 +102,7 @@ def _striped(image: Image) -> Image:
 def _cut(box: Box) -> Recipe:
     """Cut a box out; whatever else was to be seen is gone."""
     x0, y0, x1, y1 = (max(0, round(edge)) for edge in box)
-    view = np.array([[1.0, 0, -x0], [0, 1, -y0], [0, 0, 1]])
-    return lambda image: (image[y0:y1, x0:x1], view)
+    return lambda image: (image[y0:y1, x0:x1], shift_by(-x0, -y0))
 
 
 _MOTION, _FIELDS_PX, _STRIPE_PX = np.full((1, 9), 1 / 9, np.float32), 6, 50
@@ -187,7 +193,7 @@ def latin(data: Path) -> list[Photo]:
 
 def world(data: Path) -> list[Photo]:
     """The fifth of ``world_photos`` that nothing was trained on, with what can be read there."""
-    found, seen = [], labels.world_seen()
+    found = []
     known = json.loads((Path(__file__).parent / "world_texts.json").read_text(encoding="utf-8"))
     for photo in labels.load_world_photos(data, held_out=True):
         plates = photo.plates
@@ -196,8 +202,7 @@ def world(data: Path) -> list[Photo]:
                 replace(p, text=t.replace("/", ""), lines=1 + t.count("/"), legible=t != "")
                 for p, t in zip(plates, texts, strict=True)
             )
-        others = seen[photo.path.name].plates
-        found.append(replace(_real("world_photos", photo), plates=plates, unlabelled=others))
+        found.append(replace(_real("world_photos", photo), plates=plates))
     return found
 
 
@@ -250,4 +255,4 @@ def video(clips: int, workers: int) -> Iterator[Photo]:
 
 
 def _real(row: str, photo: LabelledPhoto) -> Photo:
-    return Photo(row, photo.path.name, photo.read, photo.plates)
+    return Photo(row, photo.path.name, photo.read, photo.plates, unlabelled=photo.seen.plates)

@@ -21,7 +21,7 @@ from plate_models.training.synthetic.latin import LATIN
 from plate_models.training.synthetic.photo import BAD_CAMERAS, PhotoStyle, photograph
 from plate_models.training.synthetic.plates import PlateImage, PlateStyle
 from plate_models.training.synthetic.scenes import draw_clutter
-from plate_models.training.tables import choose, pick, tables_of
+from plate_models.training.tables import choose, log_uniform, pick, tables_of
 
 # What is no plate, and bears no text to be read.
 CLUTTER = "clutter"
@@ -67,12 +67,15 @@ class CropSample:
     """One training example of the rectifier and the recognizer."""
 
     image: Image  # (H, W, 3) uint8 RGB of ``RECTIFIER.crop_hw``
-    text: str  # what stands on the plate, in Latin letters, the upper line first; "" if it is none
     # (4, 2) float32, the plate's corners TL, TR, BR, BL in crop pixels, where (0, 0) is the corner
     # of the first pixel and not its centre.
     quad: Field
-    lines: int  # of text, 1 or 2
-    rows: tuple[str, ...]  # the text line by line; one entry for one line
+    rows: tuple[str, ...]  # its one or two lines of text, in Latin letters; ("",) if it is no plate
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return "".join(self.rows)
 
 
 def _sample_view(plate: PlateImage, width_px: float, rng: Generator, style: CropStyle) -> Floats:
@@ -81,7 +84,7 @@ def _sample_view(plate: PlateImage, width_px: float, rng: Generator, style: Crop
     if rng.random() < style.tilt_share:
         spread[0] = _TILT_DEG
     angles = np.clip(rng.normal(0, 1, 3) * spread, (-38, -64, -45), (38, 64, 45))
-    return plates.project(plate, np.radians(angles), rng.uniform(*_DISTANCE), width_px)
+    return plates.project(plate, angles, rng.uniform(*_DISTANCE), width_px)
 
 
 def _sample_box(
@@ -214,7 +217,7 @@ def render_crop(
     design = None if kind == CLUTTER else plates.sample_design(kind, rng)
     rows = design.rows if design else ("",)
     widths = style.width_px if len(rows) == 1 else style.two_line_width_px
-    width_px = float(np.exp(rng.uniform(*np.log(widths))))
+    width_px = log_uniform(widths, rng)
     if design:
         plate = plates.render_plate(design, 1.6 * width_px, rng, style.plate)
     else:
@@ -245,5 +248,4 @@ def render_crop(
         photo = photograph(scene, rng, camera)
         if _kept(scene, photo, quad) > _LEAST_KEPT:
             break
-    crop, crop_quad = cut_crop(photo, low - origin, high - origin, quad)
-    return CropSample(crop, "".join(rows), crop_quad, len(rows), rows)
+    return CropSample(*cut_crop(photo, low - origin, high - origin, quad), rows)

@@ -16,13 +16,13 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args
 import numpy as np
 from matplotlib.bezier import BezierSegment
 from numpy.random import Generator
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from plate_models.formats import at_hand
 from plate_models.recognition import countries
 from plate_models.recognition.countries import TOKEN, FormatTable, fits, read_country, symbols_of
 from plate_models.recognition.grammar import FormatError, Grammar, PlateFormat
-from plate_models.spec import RECOGNIZER, first_problem
+from plate_models.spec import RECOGNIZER, named
 from plate_models.training.tables import choose, pick
 
 Point: TypeAlias = tuple[float, float]
@@ -250,11 +250,9 @@ def kinds_of(country: str) -> Mapping[str, PlateKind]:
 
 
 def _read(kind: type[Table], table: Mapping[str, Any], place: str) -> Table:
-    try:
+    with named(place, FormatError):
         # As JSON: there, lists are tuples even in strict mode.
         return TypeAdapter(kind).validate_json(json.dumps(table, default=str))
-    except ValidationError as error:
-        raise FormatError(first_problem(error, place)) from error
 
 
 def kind_named(name: str) -> PlateKind:

@@ -99,8 +99,8 @@ def sample_latin(rng: Generator) -> LatinPlate:
 
 def _character(symbol: str, rng: Generator) -> str:
     if symbol == "#" or (symbol == "*" and rng.random() < 0.5):
-        return _DIGITS[rng.integers(10)]
-    return _LETTERS[rng.integers(26)]
+        return pick(_DIGITS, rng)
+    return pick(_LETTERS, rng)
 
 
 def paint_latin(plate: LatinPlate, rng: Generator, px_per_mm: float) -> tuple[Image, Mask]:

@@ -10,7 +10,7 @@ from scipy.special import ndtr
 from plate_models.training import imaging
 from plate_models.training.imaging import Field, Floats, Image, shift_by
 from plate_models.training.synthetic.wear import blobs
-from plate_models.training.tables import pick, tables_of
+from plate_models.training.tables import log_uniform, pick, tables_of
 
 Range = tuple[float, float]
 
@@ -77,8 +77,7 @@ def _colour_gain(rng: Generator, cast_share: float) -> Floats:
 def _expose(image: Image, rng: Generator, style: PhotoStyle) -> Field:
     """Set exposure, haze, tone curve and colour cast, by day or by night."""
     dark = rng.random() < style.dark_share
-    low, high = style.dark_gain if dark else style.day_gain
-    gain = float(np.exp(rng.uniform(np.log(low), np.log(high))))
+    gain = log_uniform(style.dark_gain if dark else style.day_gain, rng)
     haze = rng.uniform(*((0, 30) if dark else style.day_haze)) * rng.random()
     # Shadows are lit by another light than the plate: by night they are often blue.
     tint, haze_tint = (_colour_gain(rng, _CAST_SHARES[int(dark)]) for _ in range(2))
@@ -204,8 +203,7 @@ def _resample(image: Field, rng: Generator, style: PhotoStyle) -> Field:
 def _add_noise(image: Field, rng: Generator, style: PhotoStyle) -> Field:
     """Sensor noise: fine in brightness, coarser in colour."""
     height, width = image.shape[:2]
-    low, high = style.noise
-    sigma = float(np.exp(rng.uniform(np.log(low), np.log(high))))
+    sigma = log_uniform(style.noise, rng)
     # Shot noise falls with the light, though not as fast as the light itself.
     sigma *= min(1.0, 0.25 + float(image.mean()) / 130)
     luma = rng.standard_normal((height, width), np.float32) * np.float32(sigma)

@@ -255,13 +255,13 @@ def _mount(
     return rgb, (side, upper)
 
 
-def project(plate: PlateImage, angles_rad: Floats, distance: float, width_px: float) -> Floats:
+def project(plate: PlateImage, angles_deg: Floats, distance: float, width_px: float) -> Floats:
     """See a plate from a pinhole camera that looks at its middle, so wide in pixels.
 
     The angles are roll, yaw and pitch, the distance is in widths of the plate. Returns the (3, 3)
     homography from pixels of the plate's picture to those around its middle.
     """
-    roll, yaw, pitch = angles_rad
+    roll, yaw, pitch = np.radians(angles_deg)
     turn = Rotation.from_euler("ZXY", (roll, pitch, yaw)).as_matrix()
     width, (x, y) = np.ptp(plate.quad[:, 0]), plate.quad.mean(axis=0)
     # Plate points have z = 0, so the turn's third column drops out.

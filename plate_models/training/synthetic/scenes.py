@@ -22,7 +22,7 @@ from plate_models.training.synthetic.plates import (
     render_plate,
     sample_design,
 )
-from plate_models.training.tables import pick, tables_of
+from plate_models.training.tables import log_uniform, pick, tables_of
 
 # Grey level of the paper of a rendered plate in full light.
 _PAPER = 215.0
@@ -97,8 +97,7 @@ def paint_clutter(photo: Image, plates: Field, width: float, rng: Generator) -> 
     # Cameras write their clocks on the picture: in no perspective, and in no light.
     flat = rng.random() < 0.3
     angles = np.zeros(3) if flat else np.clip(rng.normal(0, 1, 3) * _SPREAD_DEG, -40, 40)
-    seen_width = sheet.rgb.shape[1] / _FINER
-    view = project(sheet, np.radians(angles), rng.uniform(4, 12), seen_width)
+    view = project(sheet, angles, rng.uniform(4, 12), sheet.rgb.shape[1] / _FINER)
     corners = imaging.apply_homography(view, sheet.quad)
     limit, rim = photo.shape[1::-1], 0.3 * (plates[:, 2:] - plates[:, :2])
     for _ in range(4):
@@ -172,7 +171,7 @@ def _hang_plate(design: Design, box: Field, rng: Generator) -> tuple[PlateImage,
         width = min(width, old_height * rng.uniform(1.2, 1.6) * true_width / true_height)
     plate = render_plate(design, 1.2 * width, rng)
     angles = np.clip(rng.normal(0, 1, 3) * _SPREAD_DEG, -40, 40)
-    view = project(plate, np.radians(angles), rng.uniform(4, 12), width)
+    view = project(plate, angles, rng.uniform(4, 12), width)
     corners = imaging.apply_homography(view, plate.quad)
     low, high = corners.min(axis=0), corners.max(axis=0)
     slack = max(old_height - (high[1] - low[1]), 0.0)
@@ -243,7 +242,7 @@ def _draw_windows(width: float, rng: Generator) -> tuple[Image, Mask]:
     # A front is as wide as a plate, and its windows stand as close as characters.
     columns, rows = (1, 1) if single else (int(n) for n in rng.integers((3, 1), (13, 8)))
     w = max(round(width * float(np.exp(rng.uniform(-0.6, 0.6))) / columns / 1.2), 3)
-    h = max(round(w / float(np.exp(rng.uniform(*np.log((1.5, 7) if single else (0.5, 3)))))), 3)
+    h = max(round(w / log_uniform((1.5, 7) if single else (0.5, 3), rng)), 3)
     gaps = np.rint(rng.uniform(0.05, 0.25 if single else 0.6, 2) * min(h, w) / 2).astype(int) + 1
     wall, pane = _draw_colours(rng)
     tile = np.empty((h + 2 * gaps[1], w + 2 * gaps[0], 3), np.float32)
@@ -283,8 +282,8 @@ def _draw_colours(rng: Generator) -> tuple[Floats, Floats]:
 
 def _make_text(rng: Generator) -> str:
     pattern = pick(_TABLES["words" if rng.random() < 0.5 else "patterns"], rng)
-    sounds = _TABLES["sounds"][rng.integers(2)]
-    case = (str.upper, str.title, str.lower)[rng.integers(3)]
+    sounds = pick(_TABLES["sounds"], rng)
+    case = pick((str.upper, str.title, str.lower), rng)
 
     def fill(match: re.Match[str]) -> str:
         if match[0] == "#":

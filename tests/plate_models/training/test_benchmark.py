@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from plate_models.engines.nets import Nets, load_nets
+from plate_models.engines.loaded import Nets
+from plate_models.engines.nets import load_nets
 from plate_models.images import decode
 from plate_models.training.benchmark import passes, plates
 from plate_models.training.benchmark.passes import FILM_KINDS, render_film

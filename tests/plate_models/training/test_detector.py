@@ -119,15 +119,20 @@ def test_training_learns_and_a_resumed_run_goes_on(monkeypatch, tmp_path):
     monkeypatch.setattr(detection_data, "degrade", lambda image, _: image)
     sampler = WindowSampler([photo_with_plate(s) for s in range(4)], (), replace(SMALL, painted=0))
     places = {"data": tmp_path, "folder": tmp_path / "run"}
-    config = DetectorTraining(**places, minutes=1e6, batch_size=4, peak_rate=0.3)
-    training = Training(config, sampler)
-    losses = [training.step()["loss"] for _ in range(20)]
+    config = DetectorTraining(**places, minutes=1e6, peak_rate=0.3)
+
+    def losses_of(training, steps):
+        batches = training.batches(lambda rng: [sampler.draw(rng) for _ in range(4)])
+        return [training.step(next(batches))["loss"] for _ in range(steps)]
+
+    training = Training(config)
+    losses = losses_of(training, 20)
     assert np.mean(losses[-5:]) < 0.85 * np.mean(losses[:5])
     training.save()
-    expected = [training.step()["loss"] for _ in range(2)]
-    resumed = Training(config, sampler)
+    expected = losses_of(training, 2)
+    resumed = Training(config)
     assert (resumed.steps, resumed.samples) == (20, 20 * 4) and resumed.elapsed_s > 0
-    assert [resumed.step()["loss"] for _ in range(2)] == pytest.approx(expected, rel=1e-3)
+    assert losses_of(resumed, 2) == pytest.approx(expected, rel=1e-3)
 
 
 def test_training_from_photos_to_weights(monkeypatch, tmp_path):
@@ -166,7 +171,7 @@ def test_training_from_photos_to_weights(monkeypatch, tmp_path):
     (data / "run" / "checkpoint.pt").write_bytes(b"PK")
     with pytest.raises(release.WeightsError, match=r"checkpoint\.pt: damaged"):
         train(config)
-    begun = Training(replace(config, folder=data / "2", start_from=path.parent), WindowSampler([]))
+    begun = Training(replace(config, folder=data / "2", start_from=path.parent))
     assert torch.equal(begun.net.state_dict()[key], again)
     for path in (data / "world_photos" / "images").iterdir():
         path.write_bytes(path.read_bytes()[:99])

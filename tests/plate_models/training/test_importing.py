@@ -86,14 +86,14 @@ def test_what_trainings_leave_computes_what_it_did(tmp_path, form, save, capsys)
     for name in ("recognizer", "rectifier"):
         shutil.copy(release.WEIGHTS_DIR / f"{name}.safetensors", detector.parent)
     release.write_manifest(detector.parent)
-    modules = weights.load_modules(detector.parent)
-    found = modules.specs.detector
+    loaded = weights.load_modules(detector.parent)
+    found = loaded.config.specs.detector
     assert found.classes == ("one_line",)
     assert (found.width_multiple, round(found.depth_multiple, 2)) == (0.125, 0.33)
     anchors = torch.tensor(found.anchors_wh)
     torch.testing.assert_close(anchors, torch.tensor(SPEC.anchors_wh), rtol=1e-3, atol=0)
-    assert modules.specs.recognizer == RECOGNIZER
-    torch.testing.assert_close(heads(modules.detect.net), heads(net), rtol=1e-4, atol=1e-5)
+    assert loaded.config.specs.recognizer == RECOGNIZER
+    torch.testing.assert_close(heads(loaded.detect.net), heads(net), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -156,13 +156,13 @@ def test_imported_recognizers_compute_what_they_did(tmp_path, nets, capsys):
     shutil.copy(release.WEIGHTS_DIR / "detector.safetensors", out)
     assert cli.main(["weights", "--weights", str(out)]) == 0
     assert "recognizer.safetensors" in capsys.readouterr().out
-    modules = weights.load_modules(out)
-    assert modules.specs.recognizer.alphabet == ALPHABET
+    loaded = weights.load_modules(out)
+    assert loaded.config.specs.recognizer.alphabet == ALPHABET
     crops = torch.rand(2, 3, 64, 160) * 2 - 1
     with torch.inference_mode():
-        plates, theta = modules.rectify(crops)
+        plates, theta = loaded.rectify(crops)
         assert torch.equal(theta, nets[1](crops)[1])
-        assert torch.equal(modules.recognize(plates), nets[0](plates))
+        assert torch.equal(loaded.recognize(plates), nets[0](plates))
 
 
 @pytest.mark.parametrize(

@@ -21,15 +21,14 @@ def test_boxes_are_turned_as_their_photo_is(tmp_path, orientation):
     """Boxes are of the image as stored; what is decoded, trained on and scored is upright."""
     pixels = np.zeros((60, 100, 3), np.uint8)
     pixels[10:30, 15:80] = 255
-    head = f"{HEAD},legible,light"
-    write_labels(tmp_path, "b.png,15,10,80,30,A111AA77,2,1,dark", head)
+    write_labels(tmp_path, "b.png,15,10,80,30,A111AA77,2,1", f"{HEAD},legible")
     with pytest.raises(FileNotFoundError, match=r"b\.png"):
         labels.load_labels(tmp_path)
     Image.fromarray(pixels).save(tmp_path / "images" / "b.png", exif=exif(orientation))
     (photo,) = labels.load_labels(tmp_path)
     rows, columns = np.nonzero(decode(photo.path.read_bytes())[..., 0])
     drawn = (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1)
-    assert photo.plates == (labels.LabelledPlate(drawn, "A111AA77", True, "dark", 2),)
+    assert photo.plates == (labels.LabelledPlate(drawn, "A111AA77", True, 2),)
     write_labels(tmp_path, "b.png,15,10,80,30", "image,x0,y0,x1,y1")
     assert labels.load_labels(tmp_path)[0].plates == (labels.LabelledPlate(drawn),)
 

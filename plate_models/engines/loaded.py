@@ -1,0 +1,45 @@
+"""The three nets in this process, ready for `pipeline.read_plates`."""
+
+import os
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plate_models.detection import Detect
+from plate_models.pipeline import PipelineConfig, Plate, Recognize, read_plates
+from plate_models.pixels import to_device
+from plate_models.rectification import Rectify
+
+
+class EngineError(Exception):
+    """No such engine or device, or the engine can't run on that device."""
+
+
+@dataclass(frozen=True)
+class Nets:
+    """Detector, rectifier and recognizer as `pipeline.read_plates` takes them, and their config.
+
+    The engine is one of `nets.ENGINES`; the device is where they compute, "cpu" or "cuda:0".
+    """
+
+    detect: Detect
+    rectify: Rectify
+    recognize: Recognize
+    config: PipelineConfig
+    engine: str
+    device: str = "cpu"
+    process: int = field(default_factory=os.getpid)
+
+    def read(self, image: NDArray[np.uint8], still: bool = True) -> list[Plate]:
+        """Find and read every plate of a photo, (H, W, 3) uint8 RGB."""
+        if os.getpid() != self.process:  # Their threads are not there: it would wait for ever.
+            raise EngineError("these nets were loaded before a fork: load them in each process")
+        nets = self.detect, self.rectify, self.recognize
+        return read_plates(self.place(image), *nets, replace(self.config, still=still))
+
+    def place(self, image: NDArray[np.uint8]) -> Any:
+        """A photo where the nets take it: torch's modules take tensors on their device."""
+        served = self.engine == "served"
+        return image if served else to_device(np.ascontiguousarray(image), self.device)
