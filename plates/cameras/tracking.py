@@ -27,9 +27,9 @@ _STRAY, _STRAY_PER_S, _STRAY_AT_FIRST_PER_S = 0.4, 3.0, 15.0
 _SCALE_STRAY = 0.5
 # Speeds are believed for so long, and follow new ones by that share.
 _LONGEST_WAY_S, _GAIN = 1.0, 0.6
-# Log-odds: its text, surely read, speaks for a plate; below the least, plates are different ones.
-# No frame is surer of another text than the last number.
-_SAME_TEXT, _LEAST, _SUREST = 5.0, -6.0, 0.9999
+# Log-odds: its text speaks for a plate, if it may be right; below the least, plates are different
+# ones. No frame is surer of another text than the last number.
+_SAME_TEXT, _MAY_BE, _LEAST, _SUREST = 7.0, 0.2, -6.0, 0.9999
 # Another vehicle needs a while to come where one was: sooner, another text is rather an error.
 _OTHER_PER_S, _SOONEST_OTHER_S = -12.0, 0.25
 # After so long out of sight it may be another one: what frames say against its text adds up.
@@ -104,15 +104,15 @@ class Track:
         return reading.best if reading.score > 0.5 else ""
 
     def _text_odds(self, plate: SeenPlate, now: float) -> float:
-        mine = self._text
-        if not (mine and plate.candidates):
+        reading = self.fusion.result().reading
+        if reading.score <= _MAY_BE or not plate.candidates:
             return 0.0
-        own = plate.candidates[0][0]
+        mine, own = reading.best, plate.candidates[0][0]
         likelihood = log_likelihood(plate, mine, self.fusion.alphabet)
         if likelihood > log(0.3):
             return _SAME_TEXT
-        if _is_part(own, mine) or _is_part(mine, own):
-            return 0.0  # something hides the rest
+        if not self._text or _is_part(own, mine) or _is_part(mine, own):
+            return 0.0  # it isn't known, or something hides the rest
         # Either may be the one that errs: what does each think of the other's text?
         probabilities = self.fusion.result().probabilities
         alike = exp(min(likelihood - log_likelihood(plate, own, self.fusion.alphabet), 0.0))
