@@ -137,7 +137,7 @@ def test_a_device_reads_what_the_host_reads_and_no_pixels_are_copied(
     # Candidates, theta, logits, and at the end the rectified plates that are shown.
     shown = [shape for dtype, shape in watcher.copied if dtype == torch.uint8]
     assert all(shape[1:] == (*RECTIFIER.shown_hw, 3) for shape in shown)
-    assert len(shown) <= 1 or moved > 1 and {17, 4} <= {shape[0] for shape in shown}
+    assert len(shown) <= 1 or (moved > 1 and {17, 4} <= {shape[0] for shape in shown})
     floats = [shape[1:] for dtype, shape in watcher.copied if dtype != torch.uint8]
     assert set(floats) <= {(), (6,), (2, 3), (recognizer.classes, recognizer.steps)}
 
