@@ -37,8 +37,12 @@ class Listing:
 
     def chunk(self, number: int) -> list[Photo]:
         """Read the photos of one chunk."""
+        return [Photo(**row) for table in self.tables([number]) for row in table.to_pylist()]
+
+    def tables(self, chunks: Iterable[int]) -> Iterator[pyarrow.Table]:
+        """Read chunks as they are stored, and the file's index, which is long, once."""
         with parquet.ParquetFile(self.path) as file:
-            return [Photo(**row) for row in file.read_row_group(number).to_pylist()]
+            yield from map(file.read_row_group, chunks)
 
 
 def load_listing(path: Path) -> Listing:
@@ -49,8 +53,8 @@ def load_listing(path: Path) -> Listing:
         unlisted = _FAILURES_JSON.validate_json(found.metadata[_UNLISTED])
     except (OSError, pyarrow.ArrowException, KeyError, TypeError, ValueError) as error:
         raise OutputError(
-            f"{path}: expected the listing of this run, got {error}. "
-            f"Give another --out; it must be a folder that all machines share."
+            f"{path}: expected the listing of this run, got {error}. Give another --out: "
+            f"runs of earlier versions have none. It must be a folder that all machines share."
         ) from error
     return Listing(path, found.num_rows, found.num_row_groups, listed_at, unlisted)
 
@@ -60,7 +64,7 @@ def take_listing(
 ) -> Listing:
     """Write the snapshot of what `find_photos` found; raises OSError, or what `found` raises.
 
-    Photos and chunks of one `before` stay.
+    Photos and chunks of one `before` stay; a photo that is found again is left out.
     """
     known: set[bytes] = set()
     unlisted: list[Failure] = []
@@ -69,20 +73,20 @@ def take_listing(
         for entry in found:
             if isinstance(entry, Failure):
                 unlisted.append(entry)
-            elif entry.path not in known:
+            elif entry.path not in known:  # pages of a gallery link to the same photos
+                known.add(entry.path)
                 yield entry
 
-    old_chunks = map(before.chunk, range(before.chunks)) if before else ()
-    new = new_photos()
+    old_tables = before.tables(range(before.chunks)) if before else ()
+    new = map(asdict, new_photos())
     new_chunks = iter(lambda: list(itertools.islice(new, chunk_photos)), [])
-    file, counts = io.BytesIO(), list[int]()
+    new_tables = (pyarrow.Table.from_pylist(chunk, _SCHEMA) for chunk in new_chunks)
+    file = io.BytesIO()
     with parquet.ParquetWriter(file, _SCHEMA, compression="zstd") as writer:
-        for chunk in itertools.chain(old_chunks, new_chunks):
-            table = pyarrow.Table.from_pylist([asdict(photo) for photo in chunk], _SCHEMA)
-            writer.write_table(table, row_group_size=len(chunk))
-            known.update(photo.path for photo in chunk)
-            counts.append(len(chunk))
-        listed_at, failures = now(), _FAILURES_JSON.dump_json(unlisted)
-        writer.add_key_value_metadata({_LISTED_AT: listed_at, _UNLISTED: failures})
+        for table in itertools.chain(old_tables, new_tables):
+            writer.write_table(table, row_group_size=len(table))
+            known.update(table["path"].to_pylist())
+        failures = _FAILURES_JSON.dump_json(unlisted)
+        writer.add_key_value_metadata({_LISTED_AT: now(), _UNLISTED: failures})
     write_whole(path, file.getvalue())
-    return Listing(path, sum(counts), len(counts), listed_at, unlisted)
+    return load_listing(path)

@@ -112,7 +112,7 @@ class Output:
                 file.write(f"process {os.getpid()} on {socket.gethostname()}")
                 file.flush()
             for folder in (self.folder, self.plates):
-                for left in folder.glob(f".*{_TEMPORARY}"):  # by a run that was killed
+                for left in folder.glob(f".*.{'[0-9a-f]' * 32}{_TEMPORARY}"):  # of a killed run
                     left.unlink()
             yield
 
@@ -143,12 +143,13 @@ class Output:
     def read_manifest(self) -> dict[str, Any]:
         """Read ``manifest.json``, empty if there is none; raises OutputError if it is damaged."""
         try:
-            return dict(json.loads(self.manifest.read_text(encoding="utf-8")))
+            found = json.loads(self.manifest.read_text(encoding="utf-8"))
+            return {**found, "settings": {**found["settings"]}}
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, TypeError) as error:
-            expected = f"{self.manifest}: expected our JSON, got {error}"
-            raise OutputError(f"{expected}; give another --out") from error
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            expected = f"{self.manifest}: expected the manifest of a run, got {error!r}"
+            raise OutputError(f"{expected}. Give another --out.") from error
 
     def write_manifest(self, document: dict[str, Any]) -> None:
         """Write ``manifest.json``; raises OSError."""

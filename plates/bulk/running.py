@@ -77,7 +77,7 @@ def run(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
             if isinstance(stopped, Exception):
                 one.manifest["problem"] = str(stopped)
             else:
-                for journal in output.work.iterdir():  # no photo is to blame for a stop
+                for journal in output.work.glob("chunk-*.journal"):  # no photo is to blame
                     journal.unlink()
                 say("stopped; the same command goes on from here")
             raise
@@ -143,7 +143,7 @@ class _Run:
         request, output = self._request, self._output
         if listing is None or request.extend:
             if listing is not None and request.limit is not None:
-                raise BulkError("--extend: the run was begun with --limit; leave one out")
+                raise BulkError("--extend: a run that was begun with --limit can't be extended")
             try:
                 some = itertools.islice(found, request.limit)
                 listing = take_listing(output.listing, some, request.chunk, listing)

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urldefrag, urlsplit
 
 import aiohttp
 import tenacity
@@ -127,7 +127,8 @@ def _walk(filesystem: Any, top: str) -> Iterator[dict[str, Any]]:
             refused.append({"name": folder, "error": error})
             continue
         for info in entries:
-            name = info["name"]
+            if (name := info["name"]).startswith(_WEB):
+                info["name"] = name = urldefrag(name).url
             path = name.removeprefix(folder.rstrip("/") + "/")
             if name.startswith(_WEB):
                 path = "" if path.startswith(_NO_FILES) else urlsplit(name).path
@@ -145,7 +146,8 @@ def _walk(filesystem: Any, top: str) -> Iterator[dict[str, Any]]:
 
 def _photo(path: str, size: int | None = None, when: object = None) -> Photo:
     if isinstance(when, int | float):
-        when = datetime.fromtimestamp(when, UTC)
+        # Damaged disks and tars have others, which no datetime can hold: up to the year 6325.
+        when = datetime.fromtimestamp(when, UTC) if 0 < when < 2**37 else None
     if isinstance(when, datetime):
         when = (when.astimezone(UTC) if when.tzinfo else when).replace(tzinfo=None)
     return Photo(os.fsencode(path), size, when if isinstance(when, datetime) else None)

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from plate_models.release import WEIGHTS_DIR
 from plates.bulk import OutputError, Request
-from plates.cli import CommandError, stop_signals_raise
+from plates.cli import CommandError, printable, stop_signals_raise
 from plates.cli.options import add_nets, add_number, default_engine
 
 
@@ -58,8 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"{read:,} photos read, {counts['plates']:,} plates: {request.out / 'plates'}")
     if failed := counts["failed"] + counts["folders_not_listed"]:
         print(f"{failed:,} photos or folders could not be read: {request.out / 'failed.csv'}")
-    if counts["others"]:
-        print(f"{counts['others']:,} files are no photos, such as {', '.join(done['other_files'])}")
+    if names := printable(", ".join(done["other_files"])):
+        print(f"{counts['others']:,} files are no photos, such as {names}")
     if unwritten := counts["chunks_not_written"]:
         print(f"{unwritten:,} chunks could not be written; run again once there is room")
     return int(bool(failed) or done["state"] != "complete")
