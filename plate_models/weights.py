@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from plate_models import spec
+from plate_models import release, spec
 from plate_models.formats import ABROAD, grammar_of
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
@@ -247,7 +247,7 @@ def load_modules(folder: Path = WEIGHTS_DIR, device: str = "cpu") -> Modules:
         graph.to(torch.device(device)).eval().requires_grad_(False) for graph in graphs
     )
     measured = UNCALIBRATED
-    if (path := folder / calibration.NAME).exists():
+    if (path := folder / release.CALIBRATION).exists():
         try:
             measured = Calibration.from_json(path.read_text(encoding="utf-8"))
             measured.check(measured_with(folder))
