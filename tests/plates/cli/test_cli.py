@@ -132,11 +132,12 @@ def test_a_full_disk_is_one_line():
 
 
 def test_a_closed_output_or_one_that_lacks_characters_is_no_error():
-    for output, encoding in ((">&-", "utf-8"), ("", "ascii")):
-        command = ["sh", "-c", f'exec "$0" "$@" {output}', *PLATES, "config", "table"]
+    for words, encoding in (("table >&-", ""), ("table", "ascii"), ("check none 2>&-", "")):
+        command = ["sh", "-c", f'exec "$0" "$@" config {words}', *PLATES]
         env = os.environ | {"PYTHONIOENCODING": encoding}
         done = subprocess.run(command, env=env, capture_output=True, text=True)
-        assert (done.returncode, done.stderr) == (0, "")
+        assert (done.returncode, done.stderr) == ("check" in words, "")
+        assert "No such" not in done.stdout
 
 
 def test_export_has_nothing_to_do_only_where_nothing_changed(monkeypatch, capsys):
