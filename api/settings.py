@@ -82,7 +82,7 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
     )
 
-    host: str = "127.0.0.1"
+    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     """Address to listen on."""
 
     port: Port = 8080

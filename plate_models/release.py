@@ -1,17 +1,14 @@
-"""Weights and what was exported of them, as files: whole, and of one another. No torch in here."""
+"""Weights and what was exported of them, as files: whole, and of one another. Light to import."""
 
 import hashlib
 import json
 from importlib.metadata import version as version_of
 from pathlib import Path
 
-from plate_models.recognition import calibration
-from plate_models.spec import MODEL_VERSION
-
 _PACKAGE = Path(__file__).resolve().parent
 WEIGHTS_DIR, REPOSITORY = (_PACKAGE.parent / name for name in ("weights", "model_repository"))
 NAMES = ("detector", "rectifier", "recognizer")
-SHA256SUMS = "SHA256SUMS"
+SHA256SUMS, CALIBRATION = "SHA256SUMS", "calibration.json"
 # The model that calls the nets; what it runs, what the export says of a release, and the photo
 # that shows whether it is served as it was exported.
 PHOTO_MODEL = "plate_recognition"
@@ -33,7 +30,7 @@ def write_manifest(folder: Path = WEIGHTS_DIR) -> Path:
 
 def _files(folder: Path) -> list[Path]:
     """The three weight files, and the calibration if there is one."""
-    measured = folder / calibration.NAME
+    measured = folder / CALIBRATION
     files = [folder / f"{name}.safetensors" for name in NAMES]
     return [*files, measured] if measured.exists() else files
 
@@ -72,7 +69,7 @@ def sources_of(weights_folder: Path, photo: Path) -> dict[str, str]:
     }
 
 
-def is_current(sources: dict[str, str], repository: Path, version: str = MODEL_VERSION) -> bool:
+def is_current(sources: dict[str, str], repository: Path, version: str) -> bool:
     """Report whether a repository holds a whole release of these sources."""
     release = repository / PHOTO_MODEL / version
     try:

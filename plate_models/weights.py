@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from plate_models import spec
+from plate_models import release, spec
 from plate_models.engines.cuda_graphs import CudaGraphs
 from plate_models.engines.loaded import Nets
 from plate_models.formats import ABROAD, grammar_of
@@ -242,7 +242,7 @@ def load_modules(folder: Path = WEIGHTS_DIR, device: str = "cpu") -> Nets:
     loaded = [graph.to(torch.device(device)).eval().requires_grad_(False) for graph in graphs]
     detect, rectify, recognize = loaded if device == "cpu" else map(CudaGraphs, loaded)
     measured = UNCALIBRATED
-    if (path := folder / calibration.NAME).exists():
+    if (path := folder / release.CALIBRATION).exists():
         try:
             measured = Calibration.from_json(path.read_text(encoding="utf-8"))
             measured.check(measured_with(folder))

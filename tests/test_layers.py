@@ -83,6 +83,7 @@ def loaded_by(statement):
             {"torch", "onnxruntime", "openvino", "matplotlib", "cv2", "plate_models.pipeline"},
         ),
         ("import plates.cli.main", {"torch", "fastapi", "tritonclient", "cv2", "numpy"}),
+        ("import plates.cli.options", {"pydantic"}),
         # What `--help` of any command needs.
         (
             "from plates.cli import main\nfor name in main.COMMANDS: main.module_of(name)",

@@ -15,10 +15,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.dataclasses import dataclass
 
+from plate_models.release import CALIBRATION
 from plate_models.spec import named
 
 VERSION = 1
-NAME = "calibration.json"
 # Logit of the float64 next to 1; raw scores beyond it, 1 itself above all, count as this.
 LOGIT_LIMIT = 36.7
 
@@ -87,8 +87,8 @@ class Calibration:
             if (expected := self.measured_with.get(name, found)) == found:
                 continue
             message = (
-                f"{NAME} was measured with the {name} {expected}, the one at hand is {found}: "
-                "run `plates calibrate --release --weights FOLDER`"
+                f"{CALIBRATION} was measured with the {name} {expected}, "
+                f"the one at hand is {found}: run `plates calibrate --release --weights FOLDER`"
             )
             if name in ("recognizer", "rectifier"):
                 raise CalibrationError(message)

@@ -30,10 +30,10 @@ from tqdm import tqdm
 from plate_models.engines.loaded import Nets
 from plate_models.engines.nets import bring_up_to_date, load_exported
 from plate_models.pipeline import PipelineConfig, read_plates
-from plate_models.recognition.calibration import LOGIT_LIMIT, NAME, UNCALIBRATED, Calibration, logit
+from plate_models.recognition.calibration import LOGIT_LIMIT, UNCALIBRATED, Calibration, logit
 from plate_models.recognition.decoding import Reading
 from plate_models.recognition.grammar import FormatError, country_of
-from plate_models.release import write_manifest
+from plate_models.release import CALIBRATION, write_manifest
 from plate_models.training.synthetic.crops import CLUTTER, CropSample, CropStyle, render_crop
 from plate_models.training.synthetic.kinds import CALIBRATION_SHARES, kind_named
 from plate_models.training.synthetic.latin import LATIN
@@ -89,7 +89,7 @@ def calibrate(
     with tempfile.TemporaryDirectory(prefix="plates-") as temporary:
         # Exported without the calibration at hand: it may be another recognizer's.
         bare, repository = (Path(temporary, name) for name in ("weights", "repository"))
-        shutil.copytree(weights, bare, ignore=shutil.ignore_patterns(NAME))
+        shutil.copytree(weights, bare, ignore=shutil.ignore_patterns(CALIBRATION))
         write_manifest(bare)
         bring_up_to_date(bare, repository)
         home = load_exported(repository).config.specs.recognizer.countries[0]
@@ -114,7 +114,7 @@ def calibrate(
         "measured": calibrated,
     }
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / NAME).write_text(calibration.to_json(report), encoding="utf-8")
+    (folder / CALIBRATION).write_text(calibration.to_json(report), encoding="utf-8")
     fit.to_csv(folder / "fit.csv", index=False)
     measured.to_csv(folder / "measure.csv", index=False)
     _draw(calibration, measured, folder)

@@ -26,8 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from plate_models.recognition.calibration import NAME
-    from plate_models.release import check_manifest, write_manifest
+    from plate_models.release import CALIBRATION, check_manifest, write_manifest
     from plate_models.training.calibration import calibrate
 
     weights = arguments.weights
@@ -39,5 +38,5 @@ def run(arguments: argparse.Namespace) -> None:
         print(*calibrate(weights, arguments.out, **options), sep="\n")
     print(f"\nreport and pictures: {arguments.out}")
     if arguments.release:
-        (weights / NAME).write_bytes((arguments.out / NAME).read_bytes())
-        print(f"in force: {weights / NAME}, {write_manifest(weights)}")
+        (weights / CALIBRATION).write_bytes((arguments.out / CALIBRATION).read_bytes())
+        print(f"in force: {weights / CALIBRATION}, {write_manifest(weights)}")

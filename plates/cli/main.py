@@ -1,12 +1,14 @@
 """The `plates` command."""
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
 from keyword import iskeyword
+from pathlib import Path
 from types import ModuleType
 
 from plates.cli import CommandError, Stopped, printable
@@ -43,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A crop's matrices are small: shared between threads they take longer. Read by NumPy.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     words = list(sys.argv[1:] if argv is None else argv)
+    _prepare_output()
     try:
         arguments = _parse(words)
         status = int(arguments.run(arguments) or 0)
@@ -73,6 +76,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The models name files, the supervisor quotes lines of logs.
         return _fail(words[0], printable(error) if package == "plate_models" else str(error), 1)
     return status
+
+
+def _prepare_output() -> None:
+    """Escape what stdout's encoding lacks, as stderr does; drop what goes to a closed one."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the end
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _fail(command: str, message: str, status: int) -> int:

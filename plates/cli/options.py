@@ -67,4 +67,6 @@ def load_nets(arguments: argparse.Namespace) -> "Nets":
     try:
         return nets.load_nets(engine, arguments.device, arguments.weights)
     except OSError as error:  # an installation that may not be written to
+        if engine == "torch":
+            raise
         raise CommandError(f"the nets can't be exported: {error}; try --engine torch") from error

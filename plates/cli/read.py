@@ -50,9 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     jpegs = Jpegs(inputs, arguments.annotate, arguments.crops)
     nets = load_nets(arguments)
     model = {"device": nets.device, "engine": nets.engine}
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names that are not UTF-8: CSV keeps their bytes, JSON escapes them.
-        sys.stdout.reconfigure(errors="surrogateescape" if arguments.csv else "backslashreplace")
+    if arguments.csv and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # It keeps the bytes of names.
     table = None if arguments.json or arguments.csv else Table(inputs)
     if arguments.csv:
         print(*CSV_COLUMNS, sep=",")

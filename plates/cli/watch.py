@@ -7,9 +7,7 @@ camera's stream is followed until Ctrl-C, and connected again when it ends; a fi
 """
 
 import argparse
-import io
 import os
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -40,8 +38,6 @@ def run(arguments: argparse.Namespace) -> None:
     lists = [PlateList(path.stem, path) for path in arguments.list]
     nets = load_nets(arguments)
     weights = check_manifest(arguments.weights)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # Plates as they are written need not fit it.
-        sys.stdout.reconfigure(errors="backslashreplace")
     with stop_signals_raise(), ExitStack() as stack:
         cameras = watch.open_cameras(arguments.sources, arguments.fps, lists, nets, weights)
         outputs: list[watch.Output] = []

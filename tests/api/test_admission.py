@@ -210,6 +210,7 @@ def answered(client, model):
 
 
 @pytest.mark.live
+@pytest.mark.control  # A supervisor's photos would count, too.
 def test_no_net_works_for_clients_that_disconnect_or_photos_that_are_too_late(triton):
     """Two photos are decoded at once; the others wait in Triton's queue when all disconnect."""
     large = encode(cv2.resize(decode(SCENE_PHOTO), (8000, 6000)), "JPEG")  # long to decode

@@ -14,7 +14,7 @@ import pytest
 from plate_models.engines.nets import load_nets
 from plate_models.recognition import calibration
 from plate_models.recognition.calibration import LOGIT_LIMIT, UNCALIBRATED, Calibration
-from plate_models.release import WEIGHTS_DIR, check_manifest, write_manifest
+from plate_models.release import CALIBRATION, WEIGHTS_DIR, check_manifest, write_manifest
 from plate_models.training import calibration as calibrating
 from plate_models.training.calibration import isotonic, with_thresholds
 from plates.cli import main as cli
@@ -36,17 +36,17 @@ def test_crops_are_of_legible_size_and_read_as_served():
 def test_calibrates_weights_that_have_another_ones_calibration(tmp_path, capsys):
     weights, out = shutil.copytree(WEIGHTS_DIR, tmp_path / "weights"), tmp_path / "report"
     others = Calibration(measured_with={"recognizer": "0" * 64})
-    (weights / calibration.NAME).write_text(others.to_json())
+    (weights / CALIBRATION).write_text(others.to_json())
     write_manifest(weights)
     words = f"--weights {weights} --out {out} --crops 10 --workers 1 --release --seed 7".split()
     assert cli.main(["calibrate", *words]) == 0
     printed = capsys.readouterr().out
     assert "as read" in printed and "readable from" in printed
-    released = calibration.Calibration.from_json((weights / calibration.NAME).read_text())
+    released = calibration.Calibration.from_json((weights / CALIBRATION).read_text())
     digest = hashlib.sha256((weights / "recognizer.safetensors").read_bytes()).hexdigest()
     assert released.measured_with["recognizer"] == digest
-    kept = json.loads((weights / calibration.NAME).read_text())["fit"]
-    assert released == calibration.Calibration.from_json((out / calibration.NAME).read_text())
+    kept = json.loads((weights / CALIBRATION).read_text())["fit"]
+    assert released == calibration.Calibration.from_json((out / CALIBRATION).read_text())
     check_manifest(weights)
     for name in ("reliability", "risk_coverage"):
         assert cv2.imread(str(out / f"{name}.png")) is not None

@@ -91,6 +91,7 @@ def test_training_options_are_the_fields_of_the_experiment(trained, run, tmp_pat
         ("read {scene} --every -1", ": --every: expected 0 or more, got -1"),
         ("read {scene} --weights {folder}", "{folder}/SHA256SUMS is missing"),
         ("read {scene} --weights {odd}", "no\\nwhere"),
+        (f"read {{scene}} --engine torch --weights {'x' * 256}", "xx/SHA256SUMS: File name too"),
         ("read {scene} --engine tensorflow", "expected one of served, torch, got 'tensorflow'"),
         ("read {scene} --device tpu", "device: expected cpu or cuda:0, got 'tpu'"),
         ("read {scene} --device cuda:99", "device: cuda:99 is not there; torch sees"),
@@ -128,6 +129,14 @@ def test_a_full_disk_is_one_line():
         command = [*PLATES, "config", "table"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (1, "plates config: No space left on device\n")
+
+
+def test_a_closed_output_or_one_that_lacks_characters_is_no_error():
+    for words in ("table >&-", "table", "check none 2>&-"):
+        script = f'exec env PYTHONIOENCODING=ascii "$0" "$@" config {words}'
+        done = subprocess.run(["sh", "-c", script, *PLATES], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == ("check" in words, "")
+        assert "No such" not in done.stdout
 
 
 def test_export_has_nothing_to_do_only_where_nothing_changed(monkeypatch, capsys):
