@@ -22,7 +22,7 @@ TOKEN = "s3cret-token-of-the-gate"  # noqa: S105
 WRONG = "wr0ng-token-of-a-stranger"
 # What only ever came in; B840CK197 and its like are what fake_triton reads.
 NAME, CAMERA = "photo-of-my-car.jpg", "camera-at-the-yard"
-FORM, PATH, QUERY = "form-value-7", "path-value-7", "query-value-7"
+FORM, PATH, QUERY, METHOD = "form-value-7", "path-value-7", "query-value-7", "BREW"
 READ = ("B840CK197", "В840СК197", "B840CK191", "b840ck197")
 
 
@@ -31,7 +31,7 @@ def as_written_by_mistake(piece):
     return [*texts, piece.hex(), repr(piece)[2:40]]
 
 
-SECRETS = [TOKEN, WRONG, NAME, CAMERA, FORM, PATH, QUERY, *READ]
+SECRETS = [TOKEN, WRONG, NAME, CAMERA, FORM, PATH, QUERY, METHOD, *READ]
 SECRETS += as_written_by_mistake(PHOTO[:60])
 SECRETS += as_written_by_mistake(PHOTO[len(PHOTO) // 2 :][:60])
 
@@ -64,7 +64,7 @@ def requests_of_all_kinds(client):
     yield client.post("/v1/vision/alpr", files={"upload": file}, data={"min_confidence": "0.1"})
     yield client.get(f"/{PATH}/{READ[0]}", params={"plate": READ[0]})
     yield client.post(f"/{PATH}?q={QUERY}", content=PHOTO)
-    yield client.request("BREW", f"/v1/plates?{QUERY}")
+    yield client.request(METHOD, f"/v1/plates?{QUERY}")
     for name, value in (
         ("Authorization", f"Bearer {WRONG}"),
         ("X-Request-Timeout", QUERY),
