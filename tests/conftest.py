@@ -99,9 +99,14 @@ def client_of_module(fake_of_module):
 
 
 @pytest.fixture
-def client(fake, client_of_module):
-    """A client of a gateway in this process, with small limits, before the fake Triton."""
-    return client_of_module
+def client(request, fake):
+    """Of a gateway before the fake Triton: with a test's marked settings, or small limits."""
+    marked = request.node.get_closest_marker("settings")
+    if marked is None:
+        yield request.getfixturevalue("client_of_module")
+        return
+    with running_gateway(fake, **marked.kwargs) as client:
+        yield client
 
 
 @pytest.fixture
@@ -115,6 +120,6 @@ def store(tmp_path):
 def no_tracebacks(caplog):
     """Neither uvicorn nor asyncio was surprised."""
     yield
-    # Not `records`: at this point those are of the teardown.
-    records = caplog.get_records("call")
+    # At this point `records` are of the teardown, in which gateways end.
+    records = caplog.get_records("call") + caplog.records
     assert not [record for record in records if record.levelno >= logging.ERROR]

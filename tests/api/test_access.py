@@ -40,32 +40,32 @@ def statuses(client, *authorizations):
     return [post(client, authorization).status_code for authorization in authorizations]
 
 
-def test_tokens(fake):
-    with running_gateway(fake, tokens=f"{TOKEN}, {OTHER}") as client:
-        for path in post_routes():
-            assert client.post(path, content=PHOTO).status_code in (401, 403), path
-            wrong = {"authorization": "Token no"}
-            assert client.post(path, content=PHOTO, headers=wrong).status_code == 403, path
-        for path in ("/", "/healthz", "/metrics", "/openapi.json", "/docs"):
-            assert client.get(path).status_code == 200, path
-        for missing in (None, "", "Token", "Bearer", "Basic YTpi", TOKEN):
-            answer = post(client, missing)
-            assert_problem(answer, 401, "missing-token")
-            assert answer.headers["www-authenticate"].startswith("Bearer")
-        for token in ("x", TOKEN[:-1], TOKEN + "x", TOKEN.upper(), "ключ", TOKEN * 99):
-            answer = post(client, f"Token {token}".encode())
-            assert_problem(answer, 403, "wrong-token")
-            assert token not in answer.text
-        for place in ("params", "data"):
-            assert client.post("/v1/plates", **{place: {"token": TOKEN}}).status_code == 401, place
-        assert not fake.photos
-        for path, missing_status in ((READER, 403), (ALPR, 401)):
-            assert_dialect_error(client.post(path), missing_status, "oken")
-            wrong = {"authorization": "Token no"}
-            assert_dialect_error(client.post(path, headers=wrong), 403, "oken")
-        for token in (TOKEN, OTHER):
-            for scheme in ("Token", "Bearer", "bearer", "TOKEN"):
-                assert post(client, f"{scheme} {token}").status_code == 200, scheme
+@pytest.mark.settings(tokens=f"{TOKEN}, {OTHER}")
+def test_tokens(client, fake):
+    for path in post_routes():
+        assert client.post(path, content=PHOTO).status_code in (401, 403), path
+        wrong = {"authorization": "Token no"}
+        assert client.post(path, content=PHOTO, headers=wrong).status_code == 403, path
+    for path in ("/", "/healthz", "/metrics", "/openapi.json", "/docs"):
+        assert client.get(path).status_code == 200, path
+    for missing in (None, "", "Token", "Bearer", "Basic YTpi", TOKEN):
+        answer = post(client, missing)
+        assert_problem(answer, 401, "missing-token")
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+    for token in ("x", TOKEN[:-1], TOKEN + "x", TOKEN.upper(), "ключ", TOKEN * 99):
+        answer = post(client, f"Token {token}".encode())
+        assert_problem(answer, 403, "wrong-token")
+        assert token not in answer.text
+    for place in ("params", "data"):
+        assert client.post("/v1/plates", **{place: {"token": TOKEN}}).status_code == 401, place
+    assert not fake.photos
+    for path, missing_status in ((READER, 403), (ALPR, 401)):
+        assert_dialect_error(client.post(path), missing_status, "oken")
+        wrong = {"authorization": "Token no"}
+        assert_dialect_error(client.post(path, headers=wrong), 403, "oken")
+    for token in (TOKEN, OTHER):
+        for scheme in ("Token", "Bearer", "bearer", "TOKEN"):
+            assert post(client, f"{scheme} {token}").status_code == 200, scheme
 
 
 def test_tokens_come_from_a_file_too(fake, tmp_path):
@@ -86,22 +86,22 @@ def test_settings_never_show_tokens(monkeypatch):
     assert TOKEN not in f"{Settings()!r} {Settings()} {Settings().model_dump_json()}"
 
 
-def test_each_token_has_a_rate_of_its_own(fake):
-    with running_gateway(fake, tokens=f"{TOKEN},{OTHER}", rate_limit=0.01, rate_burst=2) as client:
-        assert statuses(client, *[f"Token {TOKEN}"] * 3) == [200, 200, 429]
-        assert statuses(client, *[f"Bearer {OTHER}"] * 2, "Token x") == [200, 200, 403]
-        refused = post(client, f"Token {TOKEN}")
-        assert_problem(refused, 429, "rate-limited")
-        assert 90 < int(refused.headers["retry-after"]) <= 100
-        assert number(client, 'plates_refused_total{reason="rate"}') == 2
+@pytest.mark.settings(tokens=f"{TOKEN},{OTHER}", rate_limit=0.01, rate_burst=2)
+def test_each_token_has_a_rate_of_its_own(client):
+    assert statuses(client, *[f"Token {TOKEN}"] * 3) == [200, 200, 429]
+    assert statuses(client, *[f"Bearer {OTHER}"] * 2, "Token x") == [200, 200, 403]
+    refused = post(client, f"Token {TOKEN}")
+    assert_problem(refused, 429, "rate-limited")
+    assert 90 < int(refused.headers["retry-after"]) <= 100
+    assert number(client, 'plates_refused_total{reason="rate"}') == 2
 
 
-def test_without_tokens_addresses_have_rates_and_each_photo_of_a_batch_counts(fake):
+@pytest.mark.settings(rate_limit=0.01, rate_burst=4)
+def test_without_tokens_addresses_have_rates_and_each_photo_of_a_batch_counts(client):
     forwarded = {"x-forwarded-for": "10.0.0.1"}
-    with running_gateway(fake, rate_limit=0.01, rate_burst=4) as client:
-        assert client.post(BATCH, files=[("image", PHOTO)] * 3).status_code == 200
-        assert statuses(client, None, None) == [200, 429]
-        assert post_raw(client, PHOTO, forwarded).status_code == 429
+    assert client.post(BATCH, files=[("image", PHOTO)] * 3).status_code == 200
+    assert statuses(client, None, None) == [200, 429]
+    assert post_raw(client, PHOTO, forwarded).status_code == 429
     hosts = (SimpleNamespace(host=f"2001:db8:{end}") for end in (":1", ":f:1", "1::1"))
     one, same, other = (_by_address(SimpleNamespace(client=host)) for host in hosts)
     assert one == same != other  # a client has 2**64 of them
@@ -119,11 +119,11 @@ def test_wrong_tokens_are_limited_by_address(fake, options, allowed):
         assert statuses(client, f"Token {TOKEN}", None) == [200, 401]
 
 
-def test_a_rate_comes_back_and_no_more_than_the_burst(fake):
-    with running_gateway(fake, rate_limit=1, rate_burst=1) as client:
-        assert statuses(client, None, None) == [200, 429]
-        time.sleep(2.1)
-        assert statuses(client, None, None) == [200, 429]
+@pytest.mark.settings(rate_limit=1, rate_burst=1)
+def test_a_rate_comes_back_and_no_more_than_the_burst(client):
+    assert statuses(client, None, None) == [200, 429]
+    time.sleep(2.1)
+    assert statuses(client, None, None) == [200, 429]
 
 
 def test_only_named_origins_may_use_the_service(client, fake):

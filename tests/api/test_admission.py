@@ -125,12 +125,10 @@ def test_the_shorter_limit_holds_to_triton(fake, limit_s, timeout):
     assert 0 < fake.timeout_us <= 2_000_000  # nor does it wait in Triton's queue for longer
 
 
-def test_time_counts_from_the_head_and_slow_photos_outlive_the_limit_of_heads(fake):
+@pytest.mark.settings(header_timeout_s=0.5)
+def test_time_counts_from_the_head_and_slow_photos_outlive_the_limit_of_heads(client, fake):
     named = (b"X-Request-Timeout: 10", b"X-Request-Id: gate-7")
-    with (
-        running_gateway(fake, header_timeout_s=0.5) as client,
-        begin_upload(client, PHOTO[:100], *named) as connection,
-    ):
+    with begin_upload(client, PHOTO[:100], *named) as connection:
         time.sleep(1)
         connection.sendall(PHOTO[100:])
         assert connection.recv(12) == b"HTTP/1.1 200"
@@ -145,10 +143,11 @@ def test_time_that_ends_in_the_queue(fake):
         assert number(client, "plates_waiting") == 0
 
 
-def test_a_time_out_is_the_queues_if_most_time_went_there(fake):
+@pytest.mark.settings(concurrency=1)
+def test_a_time_out_is_the_queues_if_most_time_went_there(client, fake):
     """The photo's turn came, and Triton was too slow for what was left."""
     fake.reply = lambda photo: sleeping(0.5 if len(fake.photos) <= 10 else 5)(photo)
-    with running_gateway(fake, concurrency=1) as client, ThreadPoolExecutor(10) as pool:
+    with ThreadPoolExecutor(10) as pool:
         others = [pool.submit(post_raw, client, PHOTO) for _ in range(10)]
         wait_until(lambda: len(fake.photos) + number(client, "plates_waiting") == 10)
         assert_problem(post(client, 7.5), 429, "overloaded")
@@ -168,26 +167,26 @@ def test_a_full_queue_refuses_by_the_head_and_lets_the_canary_pass(fake):
 
 
 @pytest.mark.usefixtures("no_tracebacks")
-def test_an_unfinished_upload_takes_no_place_and_leaves_nothing(fake):
-    with running_gateway(fake, concurrency=1, max_waiting=0) as client:
-        with begin_upload(client, PHOTO[:-1]):
-            assert {post_raw(client, PHOTO).status_code for _ in range(5)} == {200}
-        wait_until(lambda: number(client, DISCONNECTED) == 1)
+@pytest.mark.settings(concurrency=1, max_waiting=0)
+def test_an_unfinished_upload_takes_no_place_and_leaves_nothing(client, fake):
+    with begin_upload(client, PHOTO[:-1]):
+        assert {post_raw(client, PHOTO).status_code for _ in range(5)} == {200}
+    wait_until(lambda: number(client, DISCONNECTED) == 1)
     assert set(fake.photos) == {PHOTO}
 
 
-def test_a_disconnect_while_triton_works_frees_the_place(fake):
+@pytest.mark.settings(concurrency=1, max_waiting=0)
+def test_a_disconnect_while_triton_works_frees_the_place(client, fake):
     fake.reply = holding = Holding()
-    with running_gateway(fake, concurrency=1, max_waiting=0) as client:
-        with holding:
-            with begin_upload(client, PHOTO):
-                assert holding.arrived.acquire(timeout=HANG_S)
-                assert number(client, "plates_in_flight") == 1
-            assert fake.cancelled.acquire(timeout=HANG_S)  # the call to Triton is cancelled, too
-            wait_until(lambda: number(client, "plates_in_flight") == 0)
-        fake.reply = lambda _: outputs()
-        assert post_raw(client, PHOTO).status_code == 200
-        wait_until(lambda: number(client, DISCONNECTED) == 1)
+    with holding:
+        with begin_upload(client, PHOTO):
+            assert holding.arrived.acquire(timeout=HANG_S)
+            assert number(client, "plates_in_flight") == 1
+        assert fake.cancelled.acquire(timeout=HANG_S)  # the call to Triton is cancelled, too
+        wait_until(lambda: number(client, "plates_in_flight") == 0)
+    fake.reply = lambda _: outputs()
+    assert post_raw(client, PHOTO).status_code == 200
+    wait_until(lambda: number(client, DISCONNECTED) == 1)
 
 
 def test_photos_wait_for_their_turn_unless_their_clients_disconnect(fake):

@@ -33,14 +33,6 @@ def page(driver, client):
         yield page
 
 
-@pytest.fixture
-def guarded(driver, fake):
-    """The page of a gateway that wants a token and has time."""
-    options = {"tokens": TOKEN, "request_timeout_s": 20}
-    with running_gateway(fake, **options) as client, visiting(driver, str(client.base_url)) as page:
-        yield page
-
-
 def enter_token(page, token, remember=False):
     page.run("document.getElementById('token').value = arguments[0];"
              "document.getElementById('remember').checked = arguments[1]",
@@ -151,40 +143,42 @@ def test_texts_of_an_answer_never_become_markup(page, fake):
     assert page.run("return document.querySelectorAll('#results img').length") == 0
 
 
-def test_token_is_asked_for_and_kept_only_where_that_is_wished(guarded):
+@pytest.mark.settings(tokens=TOKEN, request_timeout_s=20)
+def test_token_is_asked_for_and_kept_only_where_that_is_wished(page):
     for name in ("first.jpg", "photo.jpg"):
-        guarded.give("drop", PHOTO, name)
-        guarded.problem("access token")
-    enter_token(guarded, "a-wrong-token-0123456789-0123456")
-    guarded.problem("token")
-    enter_token(guarded, TOKEN)
-    guarded.answer("photo.jpg")
-    assert not guarded.run("return document.querySelectorAll('.thumb.failed').length")
-    assert "$PLATES_TOKEN" in guarded.text("#curl")
-    assert TOKEN not in guarded.run("return document.documentElement.outerHTML + location.href")
-    assert guarded.run("return sessionStorage.length + localStorage.length") == 0
-    enter_token(guarded, TOKEN, remember=True)
-    guarded.answer("photo.jpg")
-    guarded.open().give("drop", PHOTO, "again.jpg")
-    assert guarded.answer("again.jpg")["plates"]
+        page.give("drop", PHOTO, name)
+        page.problem("access token")
+    enter_token(page, "a-wrong-token-0123456789-0123456")
+    page.problem("token")
+    enter_token(page, TOKEN)
+    page.answer("photo.jpg")
+    assert not page.run("return document.querySelectorAll('.thumb.failed').length")
+    assert "$PLATES_TOKEN" in page.text("#curl")
+    assert TOKEN not in page.run("return document.documentElement.outerHTML + location.href")
+    assert page.run("return sessionStorage.length + localStorage.length") == 0
+    enter_token(page, TOKEN, remember=True)
+    page.answer("photo.jpg")
+    page.open().give("drop", PHOTO, "again.jpg")
+    assert page.answer("again.jpg")["plates"]
 
 
-def test_reading_can_be_cancelled(guarded, fake):
+@pytest.mark.settings(tokens=TOKEN, request_timeout_s=20)
+def test_reading_can_be_cancelled(page, fake):
     fake.reply = holding = Holding()
     with holding:
-        guarded.give("drop", PHOTO, "photo.jpg")
-        guarded.problem()
-        enter_token(guarded, TOKEN)
+        page.give("drop", PHOTO, "photo.jpg")
+        page.problem()
+        enter_token(page, TOKEN)
         assert holding.arrived.acquire(timeout=20)
-        assert guarded.text("#status") == "Reading photo.jpg…"
-        guarded.click("#cancel")
-        assert guarded.text("#status") == "Cancelled."
-        events = guarded.network_events
-        guarded.wait_for(
+        assert page.text("#status") == "Reading photo.jpg…"
+        page.click("#cancel")
+        assert page.text("#status") == "Cancelled."
+        events = page.network_events
+        page.wait_for(
             lambda: any(each["params"].get("canceled") for each in events()), "the request's end"
         )
-    guarded.click("#again")
-    assert guarded.answer("photo.jpg")["plates"]
+    page.click("#again")
+    assert page.answer("photo.jpg")["plates"]
 
 
 FILE = CamerasFile.model_validate({"cameras": [{"name": "gate"}, {"name": "door"}]})

@@ -183,21 +183,20 @@ def test_a_batch_of_which_no_photo_is_read_fails(client, fake, code, status, slu
     assert statuses_of(post(client, b"", b"GIF")) == [400, 415]
 
 
-def test_bytes_together_and_files_are_limited(fake):
-    limits = {"max_bytes": 100_000, "upload_memory_bytes": 1_000_000, "batch_max_files": 6}
+@pytest.mark.settings(max_bytes=100_000, upload_memory_bytes=1_000_000, batch_max_files=6)
+def test_bytes_together_and_files_are_limited(client):
     half = PHOTO + bytes(50_000)
-    with running_gateway(fake, **limits) as client:
-        assert statuses_of(post(client, half, half, half, half)) == [200] * 4
-        document = assert_problem(post(client, *[half] * 6), 413, "too-many-bytes")
-        assert "together" in document["detail"]
-        assert_problem(post(client, *[PHOTO] * 7), 422, "invalid-parameter")
-        assert statuses_of(post(client, *[PHOTO] * 6)) == [200] * 6
+    assert statuses_of(post(client, half, half, half, half)) == [200] * 4
+    document = assert_problem(post(client, *[half] * 6), 413, "too-many-bytes")
+    assert "together" in document["detail"]
+    assert_problem(post(client, *[PHOTO] * 7), 422, "invalid-parameter")
+    assert statuses_of(post(client, *[PHOTO] * 6)) == [200] * 6
 
 
-def test_batch_leaves_places_to_others_and_is_refused_where_there_are_none(fake):
+@pytest.mark.settings(concurrency=4, max_waiting=0)
+def test_batch_leaves_places_to_others_and_is_refused_where_there_are_none(client, fake):
     fake.reply = holding = Holding(but=PHOTO)
-    places = {"concurrency": 4, "max_waiting": 0}
-    with running_gateway(fake, **places) as client, ThreadPoolExecutor(3) as pool:
+    with ThreadPoolExecutor(3) as pool:
         batch = pool.submit(post, client, *numbered(8))
         with holding:
             assert holding.arrived.acquire(timeout=20) and holding.arrived.acquire(timeout=20)
@@ -211,11 +210,11 @@ def test_batch_leaves_places_to_others_and_is_refused_where_there_are_none(fake)
     assert_problem(response, 429, "overloaded")
 
 
-def test_one_deadline_for_all(fake):
+@pytest.mark.settings(request_timeout_s=2)
+def test_one_deadline_for_all(client, fake):
     later = sleeping(4)
     fake.reply = lambda photo: fake_triton.outputs() if photo == PHOTO else later(photo)
-    with running_gateway(fake, request_timeout_s=2) as client:
-        first, *others = statuses_of(post(client, PHOTO, *numbered(6)))
+    first, *others = statuses_of(post(client, PHOTO, *numbered(6)))
     assert first == 200 and set(others) <= {429, 504}
 
 

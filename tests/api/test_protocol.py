@@ -109,13 +109,10 @@ def test_tiny_chunks(client, data, status):
 
 
 @pytest.mark.parametrize("first", [b"", ALIVE, ALIVE + b"\r\n"])
-def test_a_trickling_head_does_not_extend_its_time_and_silence_gets_no_answer(fake, first):
+@pytest.mark.settings(header_timeout_s=0.5)
+def test_a_trickling_head_does_not_extend_its_time_and_silence_gets_no_answer(client, first):
     received = b""
-    with (
-        running_gateway(fake, header_timeout_s=0.5) as client,
-        connect(client) as silent,
-        connect(client) as connection,
-    ):
+    with connect(client) as silent, connect(client) as connection:
         connection.sendall(first)  # The second request of a connection is watched as well.
         silent.sendall(first[-2:])  # an empty line is no beginning of a head
         for byte in GET + b"a: " + b"b" * 300:
@@ -135,9 +132,9 @@ def test_idle_connections_are_kept_longer_than_proxies_keep_theirs():
     assert GatewayConfig(create_app(settings), settings).timeout_keep_alive > 60
 
 
-def test_surplus_connections_are_asked_to_come_back_and_closed_if_there_are_many(fake):
-    limits = {"max_connections": 3, "header_timeout_s": 0.5}
-    with running_gateway(fake, **limits) as client, contextlib.ExitStack() as stack:
+@pytest.mark.settings(max_connections=3, header_timeout_s=0.5)
+def test_surplus_connections_are_asked_to_come_back_and_closed_if_there_are_many(client):
+    with contextlib.ExitStack() as stack:
         held = [stack.enter_context(connect(client)) for _ in range(3)]
         for connection in held:  # The gateway has taken each of them.
             connection.sendall(ALIVE)
@@ -158,23 +155,23 @@ def test_surplus_connections_are_asked_to_come_back_and_closed_if_there_are_many
         assert post_raw(client, PHOTO).status_code == 200
 
 
-def test_a_client_that_reads_nothing_is_dropped(fake, monkeypatch):
+@pytest.mark.settings(max_connections=1)
+def test_a_client_that_reads_nothing_is_dropped(client, monkeypatch):
     monkeypatch.setattr("api.edge.protocol._STALLED_S", 0.3)
-    with running_gateway(fake, max_connections=1) as client:
-        with slow_reader(client) as connection, pytest.raises(ConnectionError):
-            while True:
-                connection.sendall(b"GET /openapi.json HTTP/1.1\r\n" + HOST + b"\r\n")
-        assert client.get("/healthz").status_code == 200
+    with slow_reader(client) as connection, pytest.raises(ConnectionError):
+        while True:
+            connection.sendall(b"GET /openapi.json HTTP/1.1\r\n" + HOST + b"\r\n")
+    assert client.get("/healthz").status_code == 200
 
 
-def test_an_answer_counts_as_memory_until_it_is_taken_and_must_be_soon(fake, monkeypatch):
+@pytest.mark.settings(upload_memory_bytes=88_000_000, upload_timeout_s=3)
+def test_an_answer_counts_as_memory_until_it_is_taken_and_must_be_soon(client, monkeypatch):
     async def large(*_):  # as a blurred PNG may be, and more than the kernel takes over
         return bytes(45_000_000), "image/png"
 
     monkeypatch.setattr("api.routes.plates.redact", large)
     # Of a photo of 8 MB no more is held, while its answer goes out: another one has room.
-    limits = {"upload_memory_bytes": 88_000_000, "upload_timeout_s": 3}
-    with running_gateway(fake, **limits) as client, slow_reader(client) as connection:
+    with slow_reader(client) as connection:
         connection.sendall(ALIVE)
         time.sleep(3.5)  # for the next answer the time begins anew
         assert connection.recv(4096).startswith(b"HTTP/1.1 200")
@@ -219,26 +216,27 @@ def test_clients_that_send_everything_first_see_why_they_are_refused(fake, optio
     assert all(length > 100 for _, length in answers)
 
 
-def test_a_refused_body_is_read_to_its_end_but_not_for_ever(fake):
-    with running_gateway(fake, tokens="t", max_bytes=9_000_000) as client:
-        connection = http.client.HTTPConnection(*address_of(client), timeout=HANG_S)
-        for _ in range(2):  # The connection goes on.
-            connection.request("POST", "/v1/plates", LARGE, {"Content-Type": "image/jpeg"})
-            answer = connection.getresponse()
-            assert answer.status == 401 and answer.read().startswith(b"{")
-            assert not answer.will_close
-        connection.close()
-        with (
-            begin_upload(client, b"", b"X-Request-Timeout: 0.3", length=10**6) as endless,
-            pytest.raises(ConnectionError),
-        ):
-            wait_until(lambda: endless.sendall(b"x"), HANG_S)  # nothing else ends it
+@pytest.mark.settings(tokens="t", max_bytes=9_000_000)
+def test_a_refused_body_is_read_to_its_end_but_not_for_ever(client):
+    connection = http.client.HTTPConnection(*address_of(client), timeout=HANG_S)
+    for _ in range(2):  # The connection goes on.
+        connection.request("POST", "/v1/plates", LARGE, {"Content-Type": "image/jpeg"})
+        answer = connection.getresponse()
+        assert answer.status == 401 and answer.read().startswith(b"{")
+        assert not answer.will_close
+    connection.close()
+    with (
+        begin_upload(client, b"", b"X-Request-Timeout: 0.3", length=10**6) as endless,
+        pytest.raises(ConnectionError),
+    ):
+        wait_until(lambda: endless.sendall(b"x"), HANG_S)  # nothing else ends it
 
 
-def test_a_refused_body_is_not_kept(fake):
+@pytest.mark.settings()
+def test_a_refused_body_is_not_kept(client):
     """Neither what came before it was refused, nor what comes behind it."""
     block = b"10000\r\n" + bytes(0x10000) + b"\r\n"
-    with running_gateway(fake) as client, connect(client) as connection:
+    with connect(client) as connection:
         tracemalloc.start()
         try:
             connection.sendall(UPLOAD + b"Transfer-Encoding: chunked\r\n\r\n")

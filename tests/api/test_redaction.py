@@ -121,10 +121,11 @@ def test_photo_comes_upright_without_metadata_and_transparency(client):
     assert (outside(pixels_of(redact(client, encode(hidden, "PNG", "RGBA")))) == 255).all()
 
 
-def test_one_photo_is_blurred_at_a_time(fake, monkeypatch):
+@pytest.mark.settings(request_timeout_s=1)
+def test_one_photo_is_blurred_at_a_time(client, monkeypatch):
     blurring = Holding()
     monkeypatch.setattr("api.redaction.blur_plates", lambda *_: blurring(b""))
-    with running_gateway(fake, request_timeout_s=1) as client, ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(4) as pool:
         waiting = [pool.submit(post_form, client, PHOTO, redact="true") for _ in range(4)]
         with blurring:
             assert blurring.arrived.acquire(timeout=20)

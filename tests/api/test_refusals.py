@@ -5,7 +5,7 @@ import base64
 import pytest
 from gateway_support import ALPR, BATCH, MULTIPART, READER, assert_dialect_error, form, part, send
 from photo_files import BAD, SEEN_BY_DECODING, encode, pattern
-from support import PHOTO, STATUS, assert_problem, post_form, post_raw, running_gateway
+from support import PHOTO, STATUS, assert_problem, post_form, post_raw
 
 PLATES = "/v1/plates"
 BASE64 = base64.b64encode(PHOTO).decode()
@@ -190,8 +190,8 @@ def test_plain_http_errors(client):
     assert client.head("/v1/plates").status_code == 405
 
 
-def test_pixel_limit(fake):
-    with running_gateway(fake, max_pixels=100) as client:
-        assert post_raw(client, encode(pattern(10, 10), "PNG")).status_code == 200
-        larger = encode(pattern(10, 11), "PNG")
-        assert_problem(post_raw(client, larger), 413, "too-many-pixels")
+@pytest.mark.settings(max_pixels=100)
+def test_pixel_limit(client):
+    assert post_raw(client, encode(pattern(10, 10), "PNG")).status_code == 200
+    larger = encode(pattern(10, 11), "PNG")
+    assert_problem(post_raw(client, larger), 413, "too-many-pixels")

@@ -145,18 +145,19 @@ def test_addresses_of_one_triton_or_several():
             Settings(triton_url=url)
 
 
-def test_ready_asks_once_for_many_and_waits_longer_than_an_answer_stays_young(fake):
+@pytest.mark.settings(ready_max_age_s=1)
+def test_ready_asks_once_for_many_and_waits_longer_than_an_answer_stays_young(client, fake):
     fake.reply = sleeping(1.5)
-    with running_gateway(fake, ready_max_age_s=1) as client, ThreadPoolExecutor(6) as pool:
+    with ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(lambda _: client.get("/readyz"), range(6)))
     assert [answer.json() for answer in answers] == [{"status": "ready"}] * 6
     assert len(fake.photos) == 1
 
 
-def test_a_photo_read_meanwhile_outweighs_a_slow_canary(fake):
+@pytest.mark.settings(ready_timeout_s=1, ready_max_age_s=60)
+def test_a_photo_read_meanwhile_outweighs_a_slow_canary(client, fake):
     fake.reply = canary = Holding(but=PHOTO)
-    limits = {"ready_timeout_s": 1, "ready_max_age_s": 60}
-    with running_gateway(fake, **limits) as client, ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(client.get, "/readyz")
         with canary:
             assert canary.arrived.acquire(timeout=20)
@@ -173,14 +174,13 @@ def test_a_photo_read_meanwhile_outweighs_a_slow_canary(fake):
         (sleeping(4), 504),
     ],
 )
-def test_a_photo_without_recognizer_ends_the_proof_of_readiness(fake, reply, status):
-    limits = {"ready_max_age_s": 60, "ready_timeout_s": 1.5, "request_timeout_s": 2}
-    with running_gateway(fake, **limits) as client:
-        assert post_raw(client, PHOTO).status_code == 200
-        fake.reply = reply
-        assert client.get("/readyz").status_code == 200  # the last photo was read
-        assert post_raw(client, PHOTO).status_code == status
-        assert_problem(client.get("/readyz"), 503, None)
-        fake.reply = lambda _: fake_triton.outputs()
-        assert post_raw(client, PHOTO).status_code == 200
-        assert client.get("/readyz").status_code == 200
+@pytest.mark.settings(ready_max_age_s=60, ready_timeout_s=1.5, request_timeout_s=2)
+def test_a_photo_without_recognizer_ends_the_proof_of_readiness(client, fake, reply, status):
+    assert post_raw(client, PHOTO).status_code == 200
+    fake.reply = reply
+    assert client.get("/readyz").status_code == 200  # the last photo was read
+    assert post_raw(client, PHOTO).status_code == status
+    assert_problem(client.get("/readyz"), 503, None)
+    fake.reply = lambda _: fake_triton.outputs()
+    assert post_raw(client, PHOTO).status_code == 200
+    assert client.get("/readyz").status_code == 200

@@ -111,23 +111,23 @@ def test_slow_uploads_are_given_up(fake, setting):
     assert not fake.photos
 
 
-def test_uploads_beyond_the_memory_are_refused(fake):
+@pytest.mark.settings(upload_memory_bytes=250_000, max_bytes=100_000)
+def test_uploads_beyond_the_memory_are_refused(client):
     """A photo counts with its copies at Triton: five times."""
-    with running_gateway(fake, upload_memory_bytes=250_000, max_bytes=100_000) as client:
-        for _ in range(3):
-            assert_problem(post_raw(client, padded(50_001)), 413, "too-many-bytes")
-            assert post_raw(client, PHOTO).status_code == 200  # a small one still fits
-            assert post_raw(client, padded(50_000)).status_code == 200
-            assert post_form(client, padded(50_000)).status_code == 200
+    for _ in range(3):
+        assert_problem(post_raw(client, padded(50_001)), 413, "too-many-bytes")
+        assert post_raw(client, PHOTO).status_code == 200  # a small one still fits
+        assert post_raw(client, padded(50_000)).status_code == 200
+        assert post_form(client, padded(50_000)).status_code == 200
 
-        def is_refused_beside_another():
-            with begin_upload(client, bytes(99_000), length=100_000):
-                time.sleep(0.05)  # Were it later, it would be the one that is refused.
-                return post_raw(client, padded(40_000)).status_code == 429
+    def is_refused_beside_another():
+        with begin_upload(client, bytes(99_000), length=100_000):
+            time.sleep(0.05)  # Were it later, it would be the one that is refused.
+            return post_raw(client, padded(40_000)).status_code == 429
 
-        wait_until(is_refused_beside_another)
-        wait_until(lambda: post_raw(client, padded(40_000)).status_code == 200)
-        assert number(client, 'plates_refused_total{reason="memory"}') >= 1
+    wait_until(is_refused_beside_another)
+    wait_until(lambda: post_raw(client, padded(40_000)).status_code == 200)
+    assert number(client, 'plates_refused_total{reason="memory"}') >= 1
 
 
 PIXELS = bytes(3_000_000)

@@ -12,7 +12,6 @@ from plates.serving import child, triton
 from plates.serving.supervisor import TICK_S
 
 COPY = read_copy()
-OURS = ("triton", "gateway")
 
 
 @pytest.fixture(params=COMBINATIONS)
@@ -75,7 +74,7 @@ def test_only_the_gateway_reaches_triton(combination, services):
     assert set(services["triton"]["networks"]) == {"inside"}
     assert COPY[combination]["networks"]["inside"]["internal"] is True
     inside = {name for name, service in services.items() if "inside" in service["networks"]}
-    assert inside == set(OURS)
+    assert inside == {"triton", "gateway"}
     shared = int(services["triton"]["shm_size"])
     assert shared >= photos_at_once(32) * LIMITS.max_bytes, "a large machine's photos"
 

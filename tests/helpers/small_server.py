@@ -32,6 +32,13 @@ class QuietHandler(BaseHTTPRequestHandler):
     def log_message(self, *_):
         """Say nothing."""
 
+    def begin(self, status=200, **headers):
+        """Send the head of an answer; a header's name has "_" for "-"."""
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+
 
 class SmallServer(ThreadingHTTPServer):
     """Serves in a thread from its making until its context is left."""
@@ -69,10 +76,8 @@ def small_server(reply):
             if answer is None:
                 self.close_connection = True
                 return
-            self.send_response(answer.status)
-            self.send_header("Retry-After", answer.retry_after)
-            self.send_header("Content-Length", str(len(answer.body)))
-            self.end_headers()
+            length = len(answer.body)
+            self.begin(answer.status, retry_after=answer.retry_after, content_length=length)
             self.wfile.write(answer.body)
 
         do_POST = do_GET  # noqa: N815 - http.server's name

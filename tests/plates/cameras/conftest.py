@@ -16,11 +16,9 @@ class Handler(QuietHandler):
         status = self.server.statuses.pop(0) if self.server.statuses else self.server.status
         request = SimpleNamespace(path=self.path, headers=self.headers, body=body, status=status)
         self.server.requests.append(request)
-        self.send_response(status)
-        self.send_header("location", self.server.url + "elsewhere")
-        self.send_header("connection", "close")
-        self.send_header("retry-after", "2" if status == 429 else "Fri, 31 Dec 1999 23:59:59 GMT")
-        self.end_headers()
+        elsewhere = self.server.url + "elsewhere"
+        wait = "2" if status == 429 else "Fri, 31 Dec 1999 23:59:59 GMT"
+        self.begin(status, location=elsewhere, connection="close", retry_after=wait)
         try:
             while self.server.open.is_set():
                 self.wfile.write(b"x" * 65536)

@@ -68,17 +68,13 @@ def test_webhooks_are_signed_and_tried_again_with_the_same_id(store, receiver):
     assert event["time"]["first"] == "2026-01-31T12:00:01.000Z"
 
 
-@pytest.fixture
-def name_server(monkeypatch):
-    """Takes what says a host's addresses."""
+def answer_names(monkeypatch, addresses_of, look_up=socket.getaddrinfo):
+    """Be the name server: `addresses_of` says a host's addresses."""
 
-    def answer_as(addresses_of, look_up=socket.getaddrinfo):
-        def looked_up(host, *a, **k):
-            return [found for each in addresses_of(host) for found in look_up(each, *a, **k)]
+    def looked_up(host, *a, **k):
+        return [found for each in addresses_of(host) for found in look_up(each, *a, **k)]
 
-        monkeypatch.setattr(socket, "getaddrinfo", looked_up)
-
-    return answer_as
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
 
 
 @pytest.mark.parametrize(
@@ -101,10 +97,10 @@ def test_private_addresses_are_refused_unless_allowed(store, receiver, caplog, h
     assert "hunter2" not in caplog.text
 
 
-def test_the_address_that_was_checked_is_connected_to(store, name_server, monkeypatch):
+def test_the_address_that_was_checked_is_connected_to(store, monkeypatch):
     """A name that is public first and private then, as an attacker's name server says."""
     answers = iter(["93.184.216.34"])
-    name_server(lambda _: [next(answers, "127.0.0.1")])
+    answer_names(monkeypatch, lambda _: [next(answers, "127.0.0.1")])
     connect = Mock(side_effect=ConnectionRefusedError)
     monkeypatch.setattr(socket, "create_connection", connect)
     store.add(a_pass(), None, ["hook"])
@@ -127,18 +123,19 @@ def test_what_was_delivered_is_not_sent_again_while_the_database_is_away(
     assert len(receiver.requests) == 1
 
 
-def test_of_several_addresses_one_that_listens_is_connected_to(store, receiver, name_server):
-    name_server(lambda host: ["::1", "127.0.0.1"] if host == "hub.local" else [host])
+def test_of_several_addresses_one_that_listens_is_connected_to(store, receiver, monkeypatch):
+    addresses = {"hub.local": ["::1", "127.0.0.1"]}
+    answer_names(monkeypatch, lambda host: addresses.get(host, [host]))
     store.add(a_pass(), None, ["hook"])
     with delivering(store, WEBHOOK | {"url": f"http://hub.local:{receiver.server_port}/"}):
         wait_until(nothing_owed(store, "hook"))
     assert len(receiver.requests) == 1
 
 
-def test_certificates_are_checked_for_the_name(store, receiver, name_server, tmp_path, monkeypatch):
+def test_certificates_are_checked_for_the_name(store, receiver, tmp_path, monkeypatch):
     certificate, key = make_certificate(tmp_path, "DNS:hub.example")
     receiver.speak_tls(certificate, key)
-    name_server(lambda _: ["127.0.0.1"])
+    answer_names(monkeypatch, lambda _: ["127.0.0.1"])
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     store.add(a_pass(), None, ["right", "wrong"])
     right = WEBHOOK | {"name": "right", "url": f"https://hub.example:{receiver.server_port}/right"}

@@ -116,43 +116,41 @@ def test_plates_are_shown_to_those_with_a_token_alone(fake, store, tmp_path):
         assert client.get("/v1/passes", headers={"Authorization": "Bearer abc"}).status_code == 200
 
 
-@pytest.fixture
-def push(client):
-    def push(camera, photo=PHOTO, **query):
-        headers, url = {"content-type": "image/jpeg"}, f"/v1/cameras/{camera}/frames"
-        return client.post(url, content=photo, headers=headers, params=query)
-
-    return push
+def push(client, camera, photo=PHOTO, **query):
+    headers, url = {"content-type": "image/jpeg"}, f"/v1/cameras/{camera}/frames"
+    return client.post(url, content=photo, headers=headers, params=query)
 
 
-def test_a_pushed_frame_reaches_the_cameras_process(push, tmp_path, monkeypatch):
+def test_a_pushed_frame_reaches_the_cameras_process(client, tmp_path, monkeypatch):
     monkeypatch.setattr(http, "_ANSWER_S", 0.2)
     with Listener(str(tmp_path / "door"), "AF_UNIX"):  # it is busy
-        assert push("door", PHOTO[:9000]).status_code == 503
+        assert push(client, "door", PHOTO[:9000]).status_code == 503
     monkeypatch.undo()
     with socket.socket(socket.AF_UNIX) as left:  # by one that was killed
         left.bind(str(tmp_path / "door"))
-    statuses = [push(name).status_code for name in ("door", "gate", "nowhere")]
+    statuses = [push(client, name).status_code for name in ("door", "gate", "nowhere")]
     assert statuses == [503, 409, 404]
     frames = PushedFrames()
     work = tmp_path / "door", frames, Limits(max_pixels=4 * 10**6)
     threading.Thread(target=worker.receive, args=work, daemon=True).start()
-    wait_until(lambda: push("door").status_code == 202)
+    wait_until(lambda: push(client, "door").status_code == 202)
     Client(str(tmp_path / "door"), "AF_UNIX").close()  # by a gateway that was killed
-    assert push("door", captured="2026-01-31T12:00:01Z").status_code == 202
+    assert push(client, "door", captured="2026-01-31T12:00:01Z").status_code == 202
     frame = next(frames.frames())
     assert frame.captured == 1769860801 and np.array_equal(frame.image, cv2.imread(str(SCENE)))
-    assert push("door", captured="9999-01-01T00:00:00Z").status_code == 422
-    refused = push("door", PHOTO[:9000])
+    assert push(client, "door", captured="9999-01-01T00:00:00Z").status_code == 422
+    refused = push(client, "door", PHOTO[:9000])
     assert refused.status_code == 422 and "truncated" in refused.json()["detail"]
-    assert push("door", encode(np.zeros((2001, 2000, 3), np.uint8), "PNG")).status_code == 413
+    assert (
+        push(client, "door", encode(np.zeros((2001, 2000, 3), np.uint8), "PNG")).status_code == 413
+    )
 
 
-def test_frames_that_come_too_fast_are_refused_and_hold_up_nobody(client, push, store, monkeypatch):
+def test_frames_that_come_too_fast_are_refused_and_hold_up_nobody(client, store, monkeypatch):
     taken = threading.Event()
     monkeypatch.setattr(http, "_push", lambda *_: "" if taken.wait(20) else "nothing took it")
     with client.stream("GET", "/v1/events") as answer, ThreadPoolExecutor(20) as pool:
-        pushed = [pool.submit(push, "door") for _ in range(20)]
+        pushed = [pool.submit(push, client, "door") for _ in range(20)]
         wait_until(lambda: sum(each.done() for each in pushed) == 15)
         store.add(a_pass(id="meanwhile"), None, ())
         assert heard(answer.iter_lines())[2]["id"] == "meanwhile"

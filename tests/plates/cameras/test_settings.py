@@ -9,22 +9,17 @@ from support import ROOT
 from plates.cameras.settings import CameraSettingsError, load
 
 
-@pytest.fixture
-def write(tmp_path):
-    def written(text):
-        (tmp_path / "residents.csv").write_text("plate\n")
-        file = tmp_path / "cameras.toml"
-        file.write_text(text)
-        return file
-
-    return written
+def write(folder, text):
+    (folder / "residents.csv").write_text("plate\n")
+    (file := folder / "cameras.toml").write_text(text)
+    return file
 
 
-def test_the_example_can_be_used(write, tmp_path, monkeypatch):
+def test_the_example_can_be_used(tmp_path, monkeypatch):
     monkeypatch.setenv("GATE_PASSWORD", "hunter2")
     monkeypatch.setenv("BROKER_PASSWORD", "hunter3")
     monkeypatch.setenv("WEBHOOK_SECRET", SIGNING_KEY)
-    file = load(write((ROOT / "docker/cameras.example.toml").read_text()))
+    file = load(write(tmp_path, (ROOT / "docker/cameras.example.toml").read_text()))
     assert file.storage.url.get_secret_value() == f"sqlite:///{tmp_path}/plates.db"
     gate, yard = file.cameras
     assert gate.source.get_secret_value() == "rtsp://viewer:hunter2@192.168.1.20/stream1"
@@ -38,33 +33,33 @@ def test_the_example_can_be_used(write, tmp_path, monkeypatch):
     assert "hunter" not in repr(file)
 
 
-def test_storage_is_off_by_default(write, tmp_path):
-    storage = load(write("cameras = []")).storage
+def test_storage_is_off_by_default(tmp_path):
+    storage = load(write(tmp_path, "cameras = []")).storage
     assert (storage.texts, storage.pictures) == (False, False)
     assert storage.url.get_secret_value() == f"sqlite:///{tmp_path}/plates.db"
-    elsewhere = load(write('cameras = []\nstorage.url = "sqlite:////tmp/p.db"')).storage
+    elsewhere = load(write(tmp_path, 'cameras = []\nstorage.url = "sqlite:////tmp/p.db"')).storage
     assert elsewhere.url.get_secret_value() == "sqlite:////tmp/p.db"
     with pytest.raises(CameraSettingsError, match=r"storage\.url: .*written to .*, found /nowhere"):
-        load(write('cameras = []\nstorage.url = "sqlite:////nowhere/p.db"'))
+        load(write(tmp_path, 'cameras = []\nstorage.url = "sqlite:////nowhere/p.db"'))
 
 
 def test_a_file_may_lie_in_a_folder_that_is_not_writable_but_must_be_readable(
-    write, tmp_path, monkeypatch
+    tmp_path, monkeypatch
 ):
     (tmp_path / "log").touch()
     monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)
     target = '[[targets]]\nname = "log"\nkind = "jsonl"\npath = "{}"\n'
     elsewhere = 'cameras = []\nstorage.url = "sqlite:////tmp/p.db"\n'
-    assert load(write(elsewhere + target.format("log"))).targets
+    assert load(write(tmp_path, elsewhere + target.format("log"))).targets
     for settings in (elsewhere + target.format("new"), "cameras = []"):
         with pytest.raises(CameraSettingsError, match=r"written to .*/var/lib/plates\), found"):
-            load(write(settings))
+            load(write(tmp_path, settings))
     with pytest.raises(CameraSettingsError, match=r"storage\.url"):
-        load(write('cameras = []\nstorage.url = "postgresql://u@h/db?sslmode=require"'))
+        load(write(tmp_path, 'cameras = []\nstorage.url = "postgresql://u@h/db?sslmode=require"'))
     for address in ("u:hunter@2@h/db", "u:hunter2@h:port/db", "h/db"):
         with pytest.raises(CameraSettingsError, match=r"storage\.url: [^2]*$"):
-            load(write(f'cameras = []\nstorage.url = "postgresql://{address}"'))
-    path = write(elsewhere + '[lists]\nresidents = "residents.csv"')
+            load(write(tmp_path, f'cameras = []\nstorage.url = "postgresql://{address}"'))
+    path = write(tmp_path, elsewhere + '[lists]\nresidents = "residents.csv"')
     load(path)
     monkeypatch.setattr(os, "access", lambda _, mode: mode != os.R_OK)
     with pytest.raises(CameraSettingsError, match="residents: expected a file that can be read"):
@@ -125,9 +120,9 @@ crop = [0.5, 0, 0.5, 1]
 """
 
 
-def test_all_problems_are_named_at_once_without_passwords(write):
+def test_all_problems_are_named_at_once_without_passwords(tmp_path):
     with pytest.raises(CameraSettingsError) as problem:
-        load(write(WRONG))
+        load(write(tmp_path, WRONG))
     message = str(problem.value)
     for expected in (
         "storage.url: ",
@@ -167,9 +162,9 @@ def test_all_problems_are_named_at_once_without_passwords(write):
         "[[targets]]\nname = [1]",
     ],
 )
-def test_what_is_no_table_is_named(write, text):
+def test_what_is_no_table_is_named(tmp_path, text):
     with pytest.raises(CameraSettingsError, match="cameras") as problem:
-        load(write(text))
+        load(write(tmp_path, text))
     assert "hunter2" not in str(problem.value)
     with pytest.raises(CameraSettingsError, match=r"missing\.toml can't be read"):
-        load(write(text).with_name("missing.toml"))
+        load(write(tmp_path, text).with_name("missing.toml"))

@@ -52,7 +52,6 @@ class _Mjpeg(QuietHandler):
     "frozen" moves in the third connection; "playlist" and "redirect" lead to another path.
     """
 
-    muted = False
     asked = ()
 
     def do_GET(self):  # noqa: N802 - http.server's name
@@ -60,30 +59,22 @@ class _Mjpeg(QuietHandler):
         _Mjpeg.asked += (name,)
         wanted = "Basic " + base64.b64encode(b"viewer:right").decode()
         if name == "guarded" and self.headers.get("Authorization") != wanted:
-            self.send_response(401)
-            self.send_header("WWW-Authenticate", 'Basic realm="camera"')
-            self.end_headers()
+            self.begin(401, www_authenticate='Basic realm="camera"')
             return
         if name in ("playlist", "redirect"):
-            self.send_response(200 if name == "playlist" else 302)
-            self.send_header("Location", "/inside.ts")
-            self.send_header("Content-Type", "application/vnd.apple.mpegurl")
-            self.end_headers()
+            status, kind = 200 if name == "playlist" else 302, "application/vnd.apple.mpegurl"
+            self.begin(status, location="/inside.ts", content_type=kind)
             self.wfile.write(b"#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n/inside.ts\n")
             return
-        self.send_response(200)
         if name == "snapshot.jpg":
             data = cv2.imencode(".jpg", picture(0))[1].tobytes()
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
+            self.begin(content_length=len(data))
             self.wfile.write(data)
             return
-        self.send_header("Content-Type", "multipart/x-mixed-replace; boundary=frame")
-        self.end_headers()
+        self.begin(content_type="multipart/x-mixed-replace; boundary=frame")
         with suppress(OSError):
             for number in range(10**4):
-                if name == "mute" and (number > 3 or _Mjpeg.muted):
-                    _Mjpeg.muted = True
+                if name == "mute" and (number > 3 or _Mjpeg.asked.count(name) > 1):
                     time.sleep(30)
                 still = name == "frozen" and (number < 9 or _Mjpeg.asked.count(name) < 3)
                 shown = picture(0 if still else number)
