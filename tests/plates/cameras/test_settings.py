@@ -1,6 +1,7 @@
 """`cameras.toml`: what it may say, and how everything wrong in it is named."""
 
 import os
+from pathlib import Path
 
 import pytest
 from camera_events import SIGNING_KEY
@@ -66,63 +67,9 @@ def test_a_file_may_lie_in_a_folder_that_is_not_writable_but_must_be_readable(
         load(path)
 
 
-WRONG = f"""
-[storage]
-url = "mysql://user:hunter2@db/plates"
-dayz = 3
-[lists]
-residents = "residents.csv"
-staff = "staff.csv"
-[[targets]]
-name = "hook"
-kind = "webhook"
-url = "ftp://user:hunter2@example.com"
-secret = "hunter2"
-[[targets]]
-name = "hub"
-kind = "mqqt"
-url = "mqtt://user:hunter2@broker"
-[[targets]]
-name = "typo"
-kind = "mqtt"
-url = "mqtt://user:hunter2@broker:99999"
-[[targets]]
-name = "hub"
-kind = "webhook"
-url = "https://user:hunter2@example.com/${{NOWHERE}}"
-secret = "{SIGNING_KEY}"
-[[targets]]
-name = "slash"
-kind = "plate_recognizer"
-url = "http://user:hunter2/@example.com/"
-[[targets]]
-name = "port"
-kind = "plate_recognizer"
-url = "http://user:hunter2@example.com:99999/"
-[[targets]]
-name = "lines"
-kind = "jsonl"
-path = "."
-[[cameras]]
-name = "gate-1"
-source = "rtsp://user:hunter2@camera"
-zones = {{ drive = [[0, 0], [1.2, 0], [1, 1]] }}
-lists = ["resident"]
-[[cameras]]
-name = "gate-1"
-sourc = "rtsp://user:hunter2@camera"
-fps = 0
-crop = [0, 0, 0.5]
-targets = "hook"
-[[cameras]]
-name = "gate/2"
-crop = [0.5, 0, 0.5, 1]
-"""
-
-
 def test_all_problems_are_named_at_once_without_passwords(tmp_path):
     with pytest.raises(CameraSettingsError) as problem:
-        load(write(tmp_path, WRONG))
+        load(write(tmp_path, Path(__file__).with_name("wrong.toml").read_text()))
     message = str(problem.value)
     for expected in (
         "storage.url: ",
