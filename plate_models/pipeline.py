@@ -51,10 +51,12 @@ _DOUBTFUL_BOX = 0.5
 _FRAME_BOX = 0.25
 # A plate whose score lies between is read from shifted crops, too: below, nothing is won.
 _HOPELESS, _SURE = 0.1, 0.9
-# A plate in doubt that is so much less sharp along one way than across it may have moved. How far,
-# in shares of its width, is tried, then how much askew, and a text is chosen where the nets see
-# most; one that is so sure is taken. Each takes time, so that a look at a photo tries only so many.
-_DOUBT, _MOVED, _CLEAREST, _SURE_MOVED, _MOST_MOVED = 0.75, 0.6, 6, 0.85, 4
+# A plate in doubt that is so much less sharp along one way than across it may have moved. Each
+# takes time, so that a look at a photo tries only so many.
+_DOUBT, _MOVED, _MOST_MOVED = 0.75, 0.6, 4
+# How far, in shares of its width, is tried, then how much askew. Of so many views, the clearest, a
+# text is chosen; one that is so sure is taken.
+_CLEAREST, _SURE_MOVED = 6, 0.85
 _LENGTHS, _TURNS = np.arange(0.03, 0.16, 0.008), np.exp(1j * np.radians((-14, -7, 7, 14)))
 _SHIFTS = ((0.03, 0.0), (-0.03, 0.0), (0.0, 0.06), (0.0, -0.06))  # of a box's width and height
 

@@ -6,7 +6,9 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
-WEIGHTS_DIR, REPOSITORY = (_PACKAGE.parent / name for name in ("weights", "model_repository"))
+WEIGHTS_DIR, REPOSITORY = (
+    (_PACKAGE.parent / name).resolve() for name in ("weights", "model_repository")
+)
 NAMES = ("detector", "rectifier", "recognizer")
 SHA256SUMS, CALIBRATION = "SHA256SUMS", "calibration.json"
 # The model that calls the nets; what it runs, what the export says of a release, and the photo

@@ -144,7 +144,7 @@ class Output:
         """Read ``manifest.json``, empty if there is none; raises OutputError if it is damaged."""
         try:
             found = json.loads(self.manifest.read_text(encoding="utf-8"))
-            return {**found, "settings": {**found["settings"]}}
+            return {**found, "settings": dict(found["settings"])}
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, KeyError, TypeError) as error:

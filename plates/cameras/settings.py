@@ -76,7 +76,8 @@ BesideFile = Annotated[Path, _PLACED]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 _HOST = r"(\[[0-9A-Fa-f:.]+\]|[^/?#@:\s\[\]]+)"
 # Behind a bare "@" in a password, its rest would be taken for the host, and shown.
-_DATABASE = Field(pattern=rf"^(sqlite:///|postgresql://[^@?]+@{_HOST}(:\d{{1,5}})?/)[^?]+$")
+_SERVER = rf"[^@?]+@({_HOST}(:\d{{1,5}})?)?"  # without a host: its socket on this machine
+_DATABASE = Field(pattern=rf"^(sqlite:///[^?]+|postgresql://{_SERVER}/[^?@]+)$")
 _BROKER = Field(pattern=rf"^mqtts?://([^/?#\s]*@)?{_HOST}(:\d{{1,5}})?/?$")
 _ENDPOINT = Field(pattern=rf"^https?://([^/?#\s]*@)?{_HOST}(:\d{{1,5}})?([/?#]\S*)?$")
 DatabaseUrl = Secret[Annotated[str, _DATABASE, _PLACED, AfterValidator(_writable), _EXPANDED]]

@@ -120,7 +120,7 @@ class Source(FrameSource):
 
     Of streams the newest frame is handed over, and those that came meanwhile are dropped; a stream
     that ends, hangs or sends garbage is connected again, later and later, for ever. A file's frames
-    are all handed over; where it can't be read, or not to its end, its last state is "failed".
+    are all handed over; where it, or its end, can't be decoded, its last state is "failed".
 
     The address has user and password, where the camera wants them; `fps` frames a second are handed
     over, at most; `hwaccel` decodes, if PyAV has it here, such as "cuda" or "vaapi".

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
 from keyword import iskeyword
-from pathlib import Path
 from types import ModuleType
 
 from plates.cli import CommandError, Stopped, printable
@@ -80,9 +79,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _prepare_output() -> None:
     """Escape what stdout's encoding lacks, as stderr does; drop what goes to a closed one."""
-    for name in ("stdout", "stderr"):
+    for number, name in enumerate(("stdout", "stderr"), start=1):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+            os.set_inheritable(number, True)  # Some commands start further programs.
+            setattr(sys, name, open(number, "w", errors="backslashreplace"))  # noqa: SIM115, PTH123
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 

@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     nets = load_nets(arguments)
     model = {"device": nets.device, "engine": nets.engine}
     if arguments.csv and isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="surrogateescape")  # It keeps the bytes of names.
+        sys.stdout.reconfigure(errors="surrogateescape")  # A table keeps the bytes of names.
     table = None if arguments.json or arguments.csv else Table(inputs)
     if arguments.csv:
         print(*CSV_COLUMNS, sep=",")

@@ -57,7 +57,7 @@ def test_a_file_may_lie_in_a_folder_that_is_not_writable_but_must_be_readable(
             load(write(tmp_path, settings))
     with pytest.raises(CameraSettingsError, match=r"storage\.url"):
         load(write(tmp_path, 'cameras = []\nstorage.url = "postgresql://u@h/db?sslmode=require"'))
-    for address in ("u:hunter@2@h/db", "u:hunter2@h:port/db", "h/db"):
+    for address in ("u:hunter@2@h/db", "u:hunt@er/2@h/db", "u:hunter2@h:x/db", "h/db"):
         with pytest.raises(CameraSettingsError, match=r"storage\.url: [^2]*$"):
             load(write(tmp_path, f'cameras = []\nstorage.url = "postgresql://{address}"'))
     path = write(tmp_path, elsewhere + '[lists]\nresidents = "residents.csv"')
