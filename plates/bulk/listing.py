@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 from pyarrow import parquet
@@ -69,23 +70,21 @@ def take_listing(
     known: set[bytes] = set()
     unlisted: list[Failure] = []
 
-    def new_photos() -> Iterator[Photo]:
+    def new_photos() -> Iterator[dict[str, Any]]:
         for entry in found:
             if isinstance(entry, Failure):
                 unlisted.append(entry)
             elif entry.path not in known:  # pages of a gallery link to the same photos
                 known.add(entry.path)
-                yield entry
+                yield asdict(entry)
 
-    old_tables = before.tables(range(before.chunks)) if before else ()
-    new = map(asdict, new_photos())
-    new_chunks = iter(lambda: list(itertools.islice(new, chunk_photos)), [])
-    new_tables = (pyarrow.Table.from_pylist(chunk, _SCHEMA) for chunk in new_chunks)
-    file = io.BytesIO()
+    file, new = io.BytesIO(), new_photos()
     with parquet.ParquetWriter(file, _SCHEMA, compression="zstd") as writer:
-        for table in itertools.chain(old_tables, new_tables):
-            writer.write_table(table, row_group_size=len(table))
+        for table in before.tables(range(before.chunks)) if before else ():
+            writer.write_table(table, len(table))
             known.update(table["path"].to_pylist())
+        while chunk := list(itertools.islice(new, chunk_photos)):
+            writer.write_table(pyarrow.Table.from_pylist(chunk, _SCHEMA), len(chunk))
         failures = _FAILURES_JSON.dump_json(unlisted)
         writer.add_key_value_metadata({_LISTED_AT: now(), _UNLISTED: failures})
     write_whole(path, file.getvalue())

@@ -49,6 +49,8 @@ Target = Callable[[Delivery, Event], None]
 class NotDelivered(Exception):
     """A target did not take an event; the message says why, without passwords."""
 
+    pause_s = 0  # in which the target wants no others
+
 
 def deliver(store: Store, targets: Mapping[str, Target], stop: threading.Event) -> None:
     """Take events from the store to named targets, each in a thread, and purge, until `stop`."""
@@ -81,6 +83,8 @@ def _attempt(store: Store, target: Target, delivery: Delivery, stop: threading.E
     except Exception as error:
         # Other events must not wait for this one; libraries' messages may have passwords.
         reason = error if isinstance(error, NotDelivered) else type(error).__name__
+        if isinstance(error, NotDelivered):
+            stop.wait(error.pause_s)
         again = store.failed(delivery, time.time())
         level, outcome = (logging.WARNING, "again later") if again else (logging.ERROR, "lost")
         logger.log(level, "%s: event %d %s: %s", delivery.target, delivery.seq, outcome, reason)
@@ -167,9 +171,10 @@ def _post(
     except httpx.HTTPError as error:
         raise NotDelivered(f"{type(error).__name__}: {error}") from None
     if not 200 <= status < 300:
+        refusal = NotDelivered(f"it answered {status}")
         # Who limits the rate would refuse the next event, too.
-        time.sleep(min(int(pause), 3 * _TIMEOUT_S) if pause.isdecimal() else 0)
-        raise NotDelivered(f"it answered {status}")
+        refusal.pause_s = min(int(pause), 3 * _TIMEOUT_S) if pause.isdecimal() else 0
+        raise refusal
 
 
 def _signed(payload: str, event: Event, secret: str) -> dict[str, Any]:

@@ -74,12 +74,12 @@ _PLACED = AfterValidator(_beside_file)
 BesideFile = Annotated[Path, _PLACED]
 # Part of addresses and topics; Home Assistant allows no other characters in its ids.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-_HOST = r"(\[[0-9A-Fa-f:.]+\]|[^/?#@:\s\[\]]+)"
+_HOST = r"(\[[0-9A-Fa-f:.]+\]|[^/?#@:\s\[\]]+)(:\d{1,5})?"
 # Behind a bare "@" in a password, its rest would be taken for the host, and shown.
-_SERVER = rf"[^@?]+@({_HOST}(:\d{{1,5}})?)?"  # without a host: its socket on this machine
+_SERVER = rf"[^@?]+@({_HOST})?"  # without a host: its socket on this machine
 _DATABASE = Field(pattern=rf"^(sqlite:///[^?]+|postgresql://{_SERVER}/[^?@]+)$")
-_BROKER = Field(pattern=rf"^mqtts?://([^/?#\s]*@)?{_HOST}(:\d{{1,5}})?/?$")
-_ENDPOINT = Field(pattern=rf"^https?://([^/?#\s]*@)?{_HOST}(:\d{{1,5}})?([/?#]\S*)?$")
+_BROKER = Field(pattern=rf"^mqtts?://([^/?#\s]*@)?{_HOST}/?$")
+_ENDPOINT = Field(pattern=rf"^https?://([^/?#\s]*@)?{_HOST}([/?#]\S*)?$")
 DatabaseUrl = Secret[Annotated[str, _DATABASE, _PLACED, AfterValidator(_writable), _EXPANDED]]
 _WHSEC = Field(pattern=r"^whsec_([A-Za-z0-9+/]{4}){8,}(..==|...=)?$")  # at least 24 bytes
 # Points (x, y) in shares of the picture's width and height.
