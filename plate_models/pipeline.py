@@ -49,8 +49,9 @@ _WIDE, _NEAR, _SURE_NEAR = 0.2, 1 / 3, 0.7
 _DOUBTFUL_BOX = 0.5
 # Of a frame, what the detector finds with less is passed over: a plate has other frames.
 _FRAME_BOX = 0.25
-# A plate whose score lies between is read from shifted crops, too: below, nothing is won.
-_HOPELESS, _SURE = 0.1, 0.9
+# A plate whose score lies between is read from shifted crops, too: below, nothing is won. A text
+# that is not of home, as what is painted on boats, must be surer to be left at that.
+_HOPELESS, _SURE, _SURE_ABROAD = 0.1, 0.9, 0.95
 # A plate in doubt that is so much less sharp along one way than across it may have moved. Each
 # takes time, so that a look at a photo tries only so many.
 _DOUBT, _MOVED, _MOST_MOVED = 0.75, 0.6, 4
@@ -207,7 +208,8 @@ def _read_found(
 
 def _look_again(read: Read, views: list[_View], config: PipelineConfig) -> None:
     """Where no reading of a plate is sure, read it from shifted crops as well, and from all."""
-    views = [view for view in _in_doubt(views, _SURE) if view.reading.score > _HOPELESS]
+    home = config.grammar.name
+    views = [v for v in _in_doubt(views, _SURE, home) if v.reading.score > _HOPELESS]
     if not views:
         return
     hulls = np.stack([view.hull for view in views])
@@ -243,9 +245,16 @@ def _look_without_motion(read: Read, views: list[_View], config: PipelineConfig)
                 view.seen, view.reading = seen[row], reading
 
 
-def _in_doubt(views: list[_View], sure: float) -> list[_View]:
-    """Those that read as much text as a plate has, of plates of which no reading is sure."""
-    done = {view.plate for view in views if view.reading.score > sure}
+def _in_doubt(views: list[_View], sure: float, home: str = "") -> list[_View]:
+    """Those that read as much text as a plate has, of plates of which no reading is sure.
+
+    Where a home is given, texts that are not of home must be surer.
+    """
+    done = set()
+    for view in views:
+        abroad = home and country_of(view.reading.format) != home
+        if view.reading.score > (_SURE_ABROAD if abroad else sure):
+            done.add(view.plate)
     return [v for v in views if v.plate not in done and len(v.reading.best) in LENGTHS]
 
 

@@ -268,8 +268,8 @@ def test_a_plate_that_its_box_cut_is_cropped_again():
     assert [cut.quad[0][0], cut.quad[1][0]] == pytest.approx([300, 500], abs=5)
 
 
-def doubt(share):
-    return log_probs_of(HOME, {3: {"0": share, "9": 1 - share}})
+def doubt(share, text=HOME):
+    return log_probs_of(text, {3: {text[3]: share, "9": 1 - share}})
 
 
 @pytest.mark.parametrize(
@@ -277,11 +277,12 @@ def doubt(share):
     [
         (doubt(0.6), True, "B849CK197", [1, 4]),
         (doubt(0.7), False, "B840CK197", [1]),
-        (doubt(0.99), True, "B840CK197", [1]),
+        (doubt(0.93), True, "B840CK197", [1]),
+        (doubt(0.93, "AB123CD"), True, "B849CK197", [1, 4]),
         (log_probs_of("B8", {1: {"8": 0.6, "9": 0.4}}), True, "", [1]),
         (BLUR, True, "", [1]),
     ],
-    ids=["in doubt", "once", "sure", "no text", "hopeless"],
+    ids=["in doubt", "once", "sure", "not sure enough abroad", "no text", "hopeless"],
 )
 def test_a_plate_in_doubt_is_read_from_shifted_crops_too(first, still, text, batches):
     seen = []
