@@ -1,1 +1,1 @@
-"""How people reach the plate reader: gateway, command line, embedded Triton."""
+"""The gateway: photos and answers over HTTP, before a Triton that reads them."""

@@ -19,10 +19,6 @@ def _checked_countries(value: str) -> str:
     return value and ",".join(checked(value.split(",")))
 
 
-def _checked_roi(value: str) -> str:
-    return _parse_roi(value) and value
-
-
 class PlateFilter(BaseModel):
     """Which plates of the photo are wanted; others are left out of the answer.
 
@@ -31,7 +27,7 @@ class PlateFilter(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    roi: Annotated[str, AfterValidator(_checked_roi)] | None = Field(
+    roi: Annotated[str, AfterValidator(lambda value: _parse_roi(value) and value)] | None = Field(
         None,
         description="x0,y0,x1,y1 in pixels of the upright photo: only plates whose box has "
         "its centre inside, edges included",

@@ -1,4 +1,4 @@
-"""The way to Triton. The only module that imports its client."""
+"""The way to Triton; the only module of the gateway that imports its client."""
 
 import re
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ _OUTPUTS = {
     "candidate_scores": 2,
     MODEL_INFO: 1,
 }
-CHANNEL_OPTIONS = [
+_CHANNEL_OPTIONS = [
     # A proxy of the environment is for the web.
     ("grpc.enable_http_proxy", 0),
     # Several Tritons behind one name: each photo goes to the next one that is there.
@@ -66,14 +66,8 @@ class TritonClient:
     """
 
     def __init__(self, settings: Settings) -> None:
-        token = settings.triton_token
-        self._headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else None
-        self._client = InferenceServerClient(
-            settings.triton_address,
-            ssl=(settings.triton_url or "").startswith("grpcs://"),
-            root_certificates=str(settings.triton_ca_file) if settings.triton_ca_file else None,
-            channel_args=CHANNEL_OPTIONS,
-        )
+        channel, self._headers = channel_to(settings)
+        self._client = InferenceServerClient(**channel)
 
     async def __aenter__(self) -> Self:
         return self
@@ -109,6 +103,18 @@ class TritonClient:
         except InferenceServerException as error:
             raise _problem_of(error) from error
         return _recognition({name: result.as_numpy(name) for name in _OUTPUTS})
+
+
+def channel_to(settings: Settings) -> tuple[dict[str, Any], dict[str, str] | None]:
+    """The arguments of a client of the Triton that the settings name, and its calls' headers."""
+    token, ca_file = settings.triton_token, settings.triton_ca_file
+    channel = {
+        "url": settings.triton_address,
+        "ssl": (settings.triton_url or "").startswith("grpcs://"),
+        "root_certificates": str(ca_file) if ca_file else None,
+        "channel_args": _CHANNEL_OPTIONS,
+    }
+    return channel, {"authorization": f"Bearer {token.get_secret_value()}"} if token else None
 
 
 def _problem_of(error: InferenceServerException) -> errors.Problem:

@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 
 from plate_models.recognition.countries import COUNTRIES, read_country
-from plate_models.recognition.grammar import UNKNOWN as UNKNOWN
 from plate_models.recognition.grammar import Grammar, Match
-from plate_models.recognition.grammar import Region as Region
 from plate_models.recognition.grammar import country_of as country_of
 
 # How far a text of another country is believed beside one of home; more than one of no country.

@@ -12,7 +12,7 @@ from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedO
 from tritonclient.utils import InferenceServerException
 
 from api.settings import Settings
-from api.triton import CHANNEL_OPTIONS, MODEL, MODEL_INFO
+from api.triton import MODEL, MODEL_INFO, channel_to
 from plate_models.contract import arrays_of
 from plate_models.formats import grammar_of
 from plate_models.pipeline import Plate
@@ -46,14 +46,8 @@ class TritonRecognizer:
     """
 
     def __init__(self, settings: Settings, camera: str, key: str = "") -> None:
-        token, ca_file = settings.triton_token, settings.triton_ca_file
-        self._headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else None
-        self._client = InferenceServerClient(
-            settings.triton_address,
-            ssl=(settings.triton_url or "").startswith("grpcs://"),
-            root_certificates=str(ca_file) if ca_file else None,
-            channel_args=CHANNEL_OPTIONS,
-        )
+        channel, self._headers = channel_to(settings)
+        self._client = InferenceServerClient(**channel)
         self._countries = settings.countries
         self._shared = _SharedPixels(self._client, camera, key) if key else None
         self.model = Model(version="", weights="")

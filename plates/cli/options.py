@@ -36,7 +36,6 @@ def add_number(
 
 
 def add_weights(parser: argparse.ArgumentParser) -> None:
-    """Declare --weights."""
     text = "default: the released ones"
     parser.add_argument("--weights", type=Path, metavar="DIR", default=WEIGHTS_DIR, help=text)
 

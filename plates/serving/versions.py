@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from plate_models.release import GOLDEN_PHOTO, MANIFEST, PHOTO_MODEL
+from plate_models.release import GOLDEN_PHOTO, MANIFEST, PHOTO_MODEL, sha256_of
 from plates.serving.client import Plate, TritonHttp
 from plates.serving.errors import RequestError, StartError, VersionError
 
@@ -149,7 +149,7 @@ class View:
 
 def _copy(source: Path, folder: Path, digest: str) -> None:
     try:
-        found = hashlib.sha256(Path(shutil.copy2(source, folder)).read_bytes()).hexdigest()
+        found = sha256_of(Path(shutil.copy2(source, folder)))
     except OSError as error:
         raise VersionError(f"{source} can't be copied: {error.strerror or error}") from error
     if digest and found != digest:

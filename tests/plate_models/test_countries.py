@@ -2,9 +2,9 @@
 
 import pytest
 
-from plate_models.formats import Region, grammar_of
+from plate_models.formats import grammar_of
 from plate_models.recognition.countries import read_country
-from plate_models.recognition.grammar import FormatError
+from plate_models.recognition.grammar import FormatError, Region
 
 # A country that never was: other letters, other digits, no regions, no second alphabet.
 SMALL = """

@@ -4,8 +4,8 @@ import pytest
 from spelled import BLUE, RED, WHITE
 
 from plate_models import formats
-from plate_models.formats import Region, grammar_of, reading_of
-from plate_models.recognition.grammar import GROUNDS, Evidence
+from plate_models.formats import grammar_of, reading_of
+from plate_models.recognition.grammar import GROUNDS, Evidence, Region
 from plate_models.spec import RECOGNIZER
 
 RUSSIA = grammar_of("ru")

@@ -18,9 +18,14 @@ def test_a_service_is_well_if_it_answers_200_and_its_supervisor_is_ready(run, tm
             done = run("health", *f"{url}/{words}".split())
             assert done.returncode == status
             assert status == 0 or f"{words} no photo is read" in done.stderr
-        for state, status in {"ready": 0, "healing": 1, "failed": 1}.items():
+        for state, said in {"ready": "", "healing": "healing", "failed": "failed"}.items():
             file.write_text(json.dumps({"state": state, "restarts": {}}))
-            assert run("health", f"{url}/200", "--status", file).returncode == status
+            done = run("health", f"{url}/200", "--status", file)
+            assert done.returncode == bool(said) and said in done.stderr
+        for no_status in ("", "[]", '{"state": "well", "restarts": {}}'):
+            file.write_text(no_status)
+            done = run("health", f"{url}/200", "--status", file)
+            assert done.returncode == 1 and "there is no status" in done.stderr
 
 
 def test_a_certificate_must_be_trusted(run, tmp_path):

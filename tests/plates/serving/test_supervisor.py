@@ -171,11 +171,3 @@ def test_unexpected_errors_end_with_a_status_which_is_written_once_there_is_room
     assert found == [status]
     assert read_status(folder / "status.json") == replace(status, state="failed")
     assert "status file can't be written" in caplog.text
-
-
-def test_only_a_status_is_read_as_one(tmp_path):
-    path = tmp_path / "status.json"
-    assert read_status(path) is None
-    for text in ("", "[]", '{"state": "well", "restarts": {}}'):
-        path.write_text(text)
-        assert read_status(path) is None, text
