@@ -65,7 +65,11 @@ def test_what_is_not_http_is_refused(client, fake, data, status):
 
 
 @pytest.mark.parametrize(
-    "sent", [b"\r\n" + ALIVE, ALIVE + b"\r\n" + ALIVE, ALIVE.replace(b"/h", b"HTTP://a:1/h")]
+    "sent",
+    [
+        *(b"\r\n" + ALIVE, ALIVE + b"\r\n" + ALIVE, ALIVE.replace(b"/h", b"HTTP://a:1/h")),
+        *(ALIVE.replace(b"/healthz", target) for target in (b"http://a", b"http://a?b=/c")),
+    ],
 )
 def test_empty_lines_before_a_request_and_targets_as_proxies_get_them(client, sent):
     answer = answer_to(client, sent[:-2] + CLOSE + b"\r\n")
