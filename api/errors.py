@@ -86,8 +86,8 @@ class UploadTimeout(Problem, status=408, title="The upload took too long"):
     """The photo did not come within the time that the settings allow."""
 
 
-class UnsupportedMediaType(Problem, status=415, title="The Content-Type is not supported"):
-    """The body is neither a form nor an image, by its Content-Type."""
+class UnsupportedMediaType(Problem, status=415, title="The body's type or coding is not supported"):
+    """The body is neither a form nor an image, by its Content-Type, or it is compressed."""
 
     headers: Mapping[str, str] = {"Accept": "multipart/form-data, image/*"}
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.middleware.cors import CORSMiddleware
@@ -38,7 +38,7 @@ def create_app(settings: Settings, routers: Sequence[APIRouter] = ()) -> FastAPI
     @asynccontextmanager
     async def connected(app: FastAPI) -> AsyncGenerator[None]:
         """Connect to Triton and make what the routes share, while the application runs."""
-        async with TritonClient(settings) as client:
+        async with aclosing(TritonClient(settings)) as client:
             readiness = Readiness(client, settings.ready_max_age_s, settings.ready_timeout_s)
             memory = UploadMemory(settings.upload_memory_bytes)
             reader = PhotoReader(settings, client, readiness, metrics)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,10 +69,8 @@ class TritonClient:
         channel, self._headers = channel_to(settings)
         self._client = InferenceServerClient(**channel)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
+    async def aclose(self) -> None:
+        """Close the channel."""
         await self._client.close()
 
     async def recognize(
@@ -126,10 +124,9 @@ def _problem_of(error: InferenceServerException) -> errors.Problem:
         return errors.PHOTO_PROBLEMS[refused[1]](refused[2].strip())
     if status == "INVALID_ARGUMENT" and (countries := _COUNTRIES.search(message)):
         return errors.InvalidParameter(countries[0])
-    if status == "DEADLINE_EXCEEDED":
-        return errors.RecognizerTimeout(_TOO_LATE)
     # A full queue and an expired place in it are UNAVAILABLE, just as no server is.
-    if status == "UNAVAILABLE" and "timeout expired" in message:
+    expired = status == "UNAVAILABLE" and "timeout expired" in message
+    if status == "DEADLINE_EXCEEDED" or expired:
         return errors.RecognizerTimeout(_TOO_LATE)
     if status == "RESOURCE_EXHAUSTED" or "maximum queue size" in message:
         return errors.Overloaded("More photos are waiting than Triton can read.", reason="triton")

@@ -39,8 +39,8 @@ class Edge:
 
     `scope["state"]` gets `request_id` and `started`, the moment of the request's head on the
     clock of `time.monotonic`; `plates` and `refusal`, where a route sets them, are in the log's
-    line. HEAD is answered as GET is; the server leaves out the body. Its `abort` ends the
-    connection of a client that takes too long for a message of an answer.
+    line. HEAD is answered as GET is, but for the body. The server's `abort` ends the connection
+    of a client that takes too long for a message of an answer.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
@@ -70,6 +70,11 @@ class Edge:
                 until = started + min(self._longest_s, _asked_s(headers))
                 at_an_end = await body.discard(self._most_bytes, until)
                 _add_headers(scope, MutableHeaders(scope=message), request_id, at_an_end)
+            if scope["method"] == "HEAD":
+                if message["type"] == "http.response.start":
+                    await send(message)
+                    await send({"type": "http.response.body"})  # A stream has no other end.
+                return
             # The server waits with each piece until the client has taken those before.
             content = message.get("body", b"")
             last = max(0, len(content) - 1) // _PIECE_BYTES * _PIECE_BYTES
@@ -82,7 +87,7 @@ class Edge:
             finally:
                 timer.cancel()
 
-        # A copy: the server leaves out the body of what it knows as HEAD.
+        # A copy: for the server it stays a HEAD, whose answer has a length but no body.
         inner = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
         try:
             await self._app(inner, body.receive, send_at_the_bodys_end)

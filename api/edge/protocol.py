@@ -116,7 +116,7 @@ class StrictConnection(h11.Connection):
             self._chunks = self._body_bytes = 0
             _check_head(event)
             if event.target[:1] != b"/":  # As clients send it to proxies (RFC 9112, 3.2.2).
-                path = re.sub(rb"(?i)^https?://[^/?]*(?=/)", b"", event.target)
+                path = re.sub(rb"(?i)^https?://[^/?]*/?", b"/", event.target)
                 event = replace(event, target=path)
         elif isinstance(event, h11.Data):
             self._chunks += event.chunk_end

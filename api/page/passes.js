@@ -39,6 +39,12 @@ export async function offerCameras(photosParts) {
     event.preventDefault();
     search();
   });
+  // Times and words of the rows, and what the status says, are of the language before.
+  for (const button of document.querySelectorAll("[data-language]")) {
+    button.addEventListener("click", () => {
+      if (!byId("cameras").hidden) (live ? listen : search)();
+    });
+  }
   byId("search").addEventListener("reset", () => setTimeout(listen));
   byId("cameras-token").addEventListener("submit", (event) => {
     event.preventDefault();

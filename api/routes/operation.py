@@ -3,7 +3,7 @@
 from typing import Any
 
 from fastapi import APIRouter, Response
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import PlainTextResponse
 from starlette.exceptions import HTTPException
 
 from api.dependencies import ServicesOfApp
@@ -21,12 +21,11 @@ async def healthz() -> dict[str, str]:
 
 
 @router.get("/readyz", responses={503: problem_response("Not ready")})
-async def readyz(services: ServicesOfApp) -> JSONResponse:
+async def readyz(services: ServicesOfApp) -> dict[str, str]:
     """Answer 200 if a photo with a plate was read lately, or if a small one is read now."""
-    reason = await services.readiness.reason_not_ready()
-    if reason is None:
-        return JSONResponse({"status": "ready"})
-    raise HTTPException(503, reason, headers={"Retry-After": "2"})
+    if reason := await services.readiness.reason_not_ready():
+        raise HTTPException(503, reason, headers={"Retry-After": "2"})
+    return {"status": "ready"}
 
 
 @router.get("/metrics", response_class=PlainTextResponse)

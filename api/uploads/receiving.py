@@ -25,6 +25,8 @@ JSON = "application/json"
 
 # What a form may add to its photos: boundaries, part headers, a few short fields.
 _FORM_OVERHEAD_BYTES = 64 * 1024
+# Content-Encoding: others, such as "utf-8", are mistakes, and come with a body that can be read.
+_COMPRESSED = ("gzip", "deflate", "compress", "br", "zstd")
 # Base64 takes 4/3 of the bytes; line ends and escapes add to that.
 _TEXT_PER_BYTE = 1.5
 # Beside the photos.
@@ -149,6 +151,9 @@ class _BodyReader:
         self._take(-self._taken)
 
     async def read(self) -> Upload:
+        coding = self._request.headers.get("content-encoding", "").lower()
+        if any(name in coding for name in _COMPRESSED):
+            raise errors.UnsupportedMediaType(f"Send the body as it is, not as {coding[:100]}.")
         kind = self._request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == FORM:
             return await self._upload(*await self._read_parts())

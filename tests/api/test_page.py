@@ -243,7 +243,11 @@ def test_passes_appear_as_they_come_and_are_found_again(driver, fake, store, tmp
         page.run("document.getElementById('search-until').value = '2026-01-01T00:00'")
         page.click("#search [type=submit]")
         rows(page)
+        page.click("[data-language=ru]")
+        page.wait_for(lambda: "Найдено 0" in page.text("#cameras-status"), "Russian")
         page.click("#search [type=reset]")
+        rows(page, *([*row[:2], "99,8\xa0%", "приближается", ""] for row in (second, first, old)))
+        page.click("[data-language=en]")
         rows(page, second, first, old)
         visible = "return document.getElementById(arguments[0]).checkVisibility()"
         page.click("[data-tab=photos]")

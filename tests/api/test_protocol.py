@@ -64,9 +64,10 @@ def test_what_is_not_http_is_refused(client, fake, data, status):
     assert client.get("/healthz").status_code == 200
 
 
-@pytest.mark.parametrize(
-    "sent", [b"\r\n" + ALIVE, ALIVE + b"\r\n" + ALIVE, ALIVE.replace(b"/h", b"HTTP://a:1/h")]
-)
+PROXIED = [ALIVE.replace(b"/h", to) for to in (b"HTTP://a:1/h", b"http://a", b"http://a?/")]
+
+
+@pytest.mark.parametrize("sent", [b"\r\n" + ALIVE, ALIVE + b"\r\n" + ALIVE, *PROXIED])
 def test_empty_lines_before_a_request_and_targets_as_proxies_get_them(client, sent):
     answer = answer_to(client, sent[:-2] + CLOSE + b"\r\n")
     assert set(re.findall(rb"HTTP/1.1 (\d+)", answer)) == {b"200"}

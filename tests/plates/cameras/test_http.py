@@ -92,6 +92,8 @@ def test_events_as_they_come_and_again_after_the_last_one_heard(client, store):
         assert heard(answer.iter_lines())[2]["id"] == "other"
     with client.stream("GET", "/v1/events?camera=nowhere") as answer:
         assert answer.status_code == 404
+    assert client.head("/v1/events").headers["content-type"].startswith("text/event-stream")
+    assert client.get("/v1/cameras").status_code == 200  # on the same connection
 
 
 def test_states_without_what_an_address_hides(client, tmp_path):
