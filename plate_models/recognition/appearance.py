@@ -61,9 +61,11 @@ def evidence_of(
     """What is seen of N plates beside their texts.
 
     Rectified they are (N, H, W, 3) uint8 RGB; the (N, 4, 2) quads are parallelograms, TL, TR, BR,
-    BL in the photo's pixels.
+    BL in the photo's pixels. A colourless photo may be a small one on a white page: what is not
+    grey in it has its colour.
     """
-    grounds, bands = ground_likelihoods(plates, colourless), top_bands(plates, colourless)
+    grey = [colourless and is_colourless(plate) for plate in np.asarray(plates)]
+    grounds, bands = ground_likelihoods(plates, grey), top_bands(plates, grey)
     return list(map(Evidence, lines, grounds, aspects_of(quads), bands))
 
 
@@ -74,14 +76,14 @@ def aspects_of(quads: ArrayLike) -> list[float]:
     return list((np.maximum(across, 1) / np.maximum(down, 1)).tolist())
 
 
-def top_bands(plates: ArrayLike, colourless: bool) -> list[float]:
+def top_bands(plates: ArrayLike, colourless: ArrayLike) -> list[float]:
     """How likely a blue band runs along the top of rectified plates, (N, H, W, 3) uint8 RGB.
 
-    All are 1/2 in a colourless photo, and none is beyond 1/20 or 19/20.
+    Those of the colourless ones, (N,) bool, are 1/2, and none is beyond 1/20 or 19/20.
     """
     pixels = np.asarray(plates)
-    if colourless or not len(pixels):
-        return [0.5] * len(pixels)
+    if not len(pixels):
+        return []
     height, width = pixels.shape[1:3]
     left = round(_MARGIN_HW[1] * width)
     inner = pixels[:, :, left : width - left]
@@ -90,13 +92,14 @@ def top_bands(plates: ArrayLike, colourless: bool) -> list[float]:
     ground = np.quantile(inner[:, 2 * last :: 4, ::4], 0.8, axis=(1, 2))
     share = top / np.maximum(ground, _NOISE)
     odds = _BAND_SLOPE * (share[:, 2] - share[:, 0] - _LEAST_BAND)
-    return list(np.clip(_sigmoid(odds), _DOUBT, 1 - _DOUBT).tolist())
+    likely = np.clip(_sigmoid(odds), _DOUBT, 1 - _DOUBT)
+    return list(np.where(colourless, 0.5, likely).tolist())
 
 
-def ground_likelihoods(plates: ArrayLike, colourless: bool = False) -> list[tuple[float, ...]]:
+def ground_likelihoods(plates: ArrayLike, colourless: ArrayLike = False) -> list[tuple[float, ...]]:
     """Estimate the ground colour of rectified plates, (N, H, W, 3) uint8 RGB that they fill.
 
-    In a colourless photo, as cameras take it by infrared light, only the polarity counts.
+    Of colourless ones, bool or (N,) bool, as infrared light shows them, only the polarity counts.
 
     Returns:
         Per plate the likelihoods of ``grammar.GROUNDS``, in their order. They sum to 1, none is
@@ -112,9 +115,9 @@ def ground_likelihoods(plates: ArrayLike, colourless: bool = False) -> list[tupl
     )
     coloured = np.exp(coloured - coloured.max(axis=0))
     coloured /= coloured.sum(axis=0)
-    if colourless:  # both grounds with dark ink are as likely, and so are the three with light
-        yellow[:], coloured[:] = 1 / 2, 1 / 3
-        dark_ink = 2 * dark_ink / (3 - dark_ink)
+    # Without colours, both grounds with dark ink are as likely, and so are the three with light.
+    yellow, coloured = np.where(colourless, 1 / 2, yellow), np.where(colourless, 1 / 3, coloured)
+    dark_ink = np.where(colourless, 2 * dark_ink / (3 - dark_ink), dark_ink)
     blue, black, red = (1 - dark_ink) * coloured
     table = np.stack([dark_ink * (1 - yellow), dark_ink * yellow, blue, black, red], axis=1)
     table = (1 - _DOUBT) * table + _DOUBT / len(GROUNDS)
