@@ -133,10 +133,13 @@ class TritonHealer:
             except PreflightError:
                 raise  # another version would change nothing
             except (EmbeddedTritonError, OSError) as error:
+                reason = str(error)
+                if isinstance(error, RequestError):  # why, is in Triton's log alone
+                    reason += f"\n{self._triton.log_tail()}"
                 self._triton.kill()
                 if self._stopped.is_set() or version is None:
                     raise
-                self._versions.refuse(version, str(error), forgive=self._versions.is_proven)
+                self._versions.refuse(version, reason, forgive=self._versions.is_proven)
         self._find_stubs()
         self._prober.forget()
         self._started_at = time.monotonic()

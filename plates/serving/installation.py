@@ -123,7 +123,7 @@ def find_problems(installation: Installation | None, repository: Path, profile: 
     """
     problems = [
         *_check_installation(installation),
-        *_check_spaces(repository),
+        *_check_paths(),
         *_check_models(repository, profile),
     ]
     if installation and not problems:
@@ -157,15 +157,19 @@ def _check_installation(installation: Installation | None) -> Iterator[str]:
         )
 
 
-def _check_spaces(repository: Path) -> Iterator[str]:
+def _check_paths() -> Iterator[str]:
     paths = {
         "this Python": sys.executable,
-        "the model repository": str(repository),
+        "this project": str(files("plate_models")),
         "the folder for temporary files (TMPDIR)": tempfile.gettempdir(),
     }
     for name, path in paths.items():
-        if re.search(r"\s", path):
-            yield f"The path of {name} has a space, {path!r}: Triton's stub crashes on it."
+        # Of a repository whatever its path Triton is shown a copy in the temporary folder.
+        if re.search(r"[^!-~]", path):
+            yield (
+                f"The path of {name} has a space or a letter beyond ASCII, {path!r}: Triton's stub "
+                "hangs or crashes on it. Choose another folder."
+            )
 
 
 def _check_models(repository: Path, profile: str) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import os
 import socket
 import sys
+import tempfile
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -76,11 +77,14 @@ def test_what_is_missing_is_named_with_its_cure(wheel, models, tmp_path, monkeyp
     assert "libxyz.so.1.0: cannot open" in find_problems(image, models, "cpu")[0]
     monkeypatch.setattr(installation, "find_libpython", lambda: None)
     monkeypatch.setattr(os, "statvfs", lambda _: Mock(f_flag=os.ST_NOEXEC | os.ST_NOSUID))
-    bad = models.rename(models.with_name("my models"))
-    libpython, noexec, space = find_problems(wheel, bad, "cpu")
+    models = models.rename(models.with_name("мои модели"))
+    monkeypatch.setattr(sys, "executable", "/opt/my plates/python")
+    monkeypatch.setattr(tempfile, "tempdir", "/врем")
+    libpython, noexec, space, letters = find_problems(wheel, models, "cpu")
     assert LIBPYTHON in libpython and "apt install" in libpython
     assert "noexec" in noexec and "TMPDIR" in noexec
-    assert "the model repository has a space" in space and str(bad) in space
+    assert "this Python has a space" in space and "/opt/my plates/python" in space
+    assert "TMPDIR" in letters and "/врем" in letters
 
 
 @pytest.mark.parametrize("port", [70000, -1, None])
