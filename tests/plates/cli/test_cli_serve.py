@@ -125,8 +125,7 @@ def test_a_killed_worker_is_replaced_and_ctrl_c_ends_it_all(tmp_path):
         # No client is refused meanwhile: the socket stays open, and callers wait in its queue.
         assert client.get("/healthz").status_code == 200
         assert worker_of(pid) != first
-        files = psutil.Process(worker_of(pid)).rlimit(psutil.RLIMIT_NOFILE)
-        assert files == (most_files, most_files), "what a shell allows is less than it needs"
+        assert psutil.Process(worker_of(pid)).rlimit(psutil.RLIMIT_NOFILE)[0] == most_files
         assert read_status(status_file).restarts == {"gateway": 1}
         # A terminal sends it to every process of the foreground, impatient people twice. The
         # client's connection, which is kept open, must not hold up the stop.
