@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import resource
 import socket
 
 import uvicorn
@@ -18,6 +19,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m plates.serving.gateway")
     parser.add_argument("--listen", type=int, required=True, help="descriptor of the socket")
     options, settings = begin(parser)
+    # Of 1024, a shell's usual limit, none is left at the connections that would be closed.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     routers = []
     if settings.cameras:
         from plates.cameras import http

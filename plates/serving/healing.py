@@ -133,10 +133,12 @@ class TritonHealer:
             except PreflightError:
                 raise  # another version would change nothing
             except (EmbeddedTritonError, OSError) as error:
+                # Why a request failed, its log alone says.
+                tail = f"\n{self._triton.log_tail()}" if isinstance(error, RequestError) else ""
                 self._triton.kill()
                 if self._stopped.is_set() or version is None:
                     raise
-                self._versions.refuse(version, str(error), forgive=self._versions.is_proven)
+                self._versions.refuse(version, f"{error}{tail}", forgive=self._versions.is_proven)
         self._find_stubs()
         self._prober.forget()
         self._started_at = time.monotonic()

@@ -121,11 +121,7 @@ def find_problems(installation: Installation | None, repository: Path, profile: 
 
     The profile chooses a model's ``configs/<profile>.pbtxt``, else its ``config.pbtxt``.
     """
-    problems = [
-        *_check_installation(installation),
-        *_check_spaces(repository),
-        *_check_models(repository, profile),
-    ]
+    problems = [*_check_installation(installation), *_check_models(repository, profile)]
     if installation and not problems:
         problems += _check_stub(installation, profile)
     return problems
@@ -155,17 +151,16 @@ def _check_installation(installation: Installation | None) -> Iterator[str]:
             f"{folder} is mounted noexec, and Triton loads its backends from there: mount it "
             "exec, or set TMPDIR to another folder."
         )
-
-
-def _check_spaces(repository: Path) -> Iterator[str]:
+    # Of the model repository, whatever its path, Triton is shown a copy in the temporary folder.
     paths = {
         "this Python": sys.executable,
-        "the model repository": str(repository),
-        "the folder for temporary files (TMPDIR)": tempfile.gettempdir(),
+        "this project": str(files("plate_models")),
+        "the folder for temporary files (TMPDIR)": folder,
     }
     for name, path in paths.items():
-        if re.search(r"\s", path):
-            yield f"The path of {name} has a space, {path!r}: Triton's stub crashes on it."
+        if re.search(r"[^!-~]", path):
+            problem = "has a space or a letter beyond ASCII: Triton's stub crashes or hangs on it"
+            yield f"The path of {name}, {path!r}, {problem}. Choose another folder."
 
 
 def _check_models(repository: Path, profile: str) -> Iterator[str]:

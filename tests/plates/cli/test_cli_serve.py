@@ -119,10 +119,13 @@ def test_a_killed_worker_is_replaced_and_ctrl_c_ends_it_all(tmp_path):
     ):
         pid = service.process.pid
         first = worker_of(pid)
+        most_files = psutil.Process(pid).rlimit(psutil.RLIMIT_NOFILE)[1]
+        psutil.Process(pid).rlimit(psutil.RLIMIT_NOFILE, (256, most_files))
         os.kill(first, signal.SIGKILL)
         # No client is refused meanwhile: the socket stays open, and callers wait in its queue.
         assert client.get("/healthz").status_code == 200
         assert worker_of(pid) != first
+        assert psutil.Process(worker_of(pid)).rlimit(psutil.RLIMIT_NOFILE)[0] == most_files
         assert read_status(status_file).restarts == {"gateway": 1}
         # A terminal sends it to every process of the foreground, impatient people twice. The
         # client's connection, which is kept open, must not hold up the stop.

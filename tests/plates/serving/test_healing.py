@@ -53,9 +53,11 @@ def test_versions_of_which_none_starts_are_tried_once_each(repository, healer, c
     caplog.set_level(logging.INFO)
     for number in (1, 2):
         publish(repository, number, code=BROKEN)
-    with pytest.raises(StartError, match=r"(?s)- 2: .*no such luck.*\n- 1: .*no such luck"):
+    dies = "import os; os.write(1, b'no room'); os._exit(1)\n        texts ="  # in its log alone
+    publish(repository, 3, MODEL.replace("texts =", dies))
+    with pytest.raises(StartError, match=r"(?s)- 3: .*no room.*- 2: .*(no such luck).*- 1: .*\1"):
         healer.start()
-    assert caplog.text.count("Starting model version") == 2
+    assert caplog.text.count("Starting model version") == 3
     assert "HTTP Request" not in caplog.text, "there is one every second"
 
 

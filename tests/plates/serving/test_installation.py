@@ -25,7 +25,7 @@ def wheel():
 
 @pytest.fixture
 def models(tmp_path):
-    return make_repository(tmp_path / "models")
+    return make_repository(tmp_path / "мои модели")  # as a home folder may have it
 
 
 def test_triton_gets_this_python_but_not_our_settings(wheel, tmp_path, monkeypatch):
@@ -76,11 +76,13 @@ def test_what_is_missing_is_named_with_its_cure(wheel, models, tmp_path, monkeyp
     assert "libxyz.so.1.0: cannot open" in find_problems(image, models, "cpu")[0]
     monkeypatch.setattr(installation, "find_libpython", lambda: None)
     monkeypatch.setattr(os, "statvfs", lambda _: Mock(f_flag=os.ST_NOEXEC | os.ST_NOSUID))
-    bad = models.rename(models.with_name("my models"))
-    libpython, noexec, space = find_problems(wheel, bad, "cpu")
+    monkeypatch.setattr(sys, "executable", "/opt/my plates/python")
+    monkeypatch.setattr("tempfile.tempdir", "/врем")
+    libpython, noexec, space, letters = find_problems(wheel, models, "cpu")
     assert LIBPYTHON in libpython and "apt install" in libpython
     assert "noexec" in noexec and "TMPDIR" in noexec
-    assert "the model repository has a space" in space and str(bad) in space
+    assert "this Python, '/opt/my plates/python', has a space" in space
+    assert "(TMPDIR), '/врем', has a space or a letter beyond ASCII" in letters
 
 
 @pytest.mark.parametrize("port", [70000, -1, None])
