@@ -44,10 +44,10 @@ class PlateList:
 
     def _read_anew(self) -> None:
         if (changed_ns := self._path.stat().st_mtime_ns) != self._changed_ns:
-            by_part = defaultdict[str, set[str]](set)
-            for text in _read(self._path):
+            by_part = defaultdict[str, tuple[str, ...]](tuple)
+            for text in set(_read(self._path)):
                 for part in _parts(text):
-                    by_part[part].add(text)
+                    by_part[part] += (text,)
             self._by_part, self._changed_ns = by_part, changed_ns
 
 

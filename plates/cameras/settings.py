@@ -16,8 +16,6 @@ from plates.cameras import BESIDE_VARIABLE
 from plates.cameras.events import Kind
 from plates.cameras.frames import WHOLE, Crop
 
-_SECRET = ("source", "url", "secret")
-
 
 class CameraSettingsError(ValueError):
     """The file can't be used; the message has a line for each problem."""
@@ -30,12 +28,14 @@ def _beside_file(place: Path | str, info: pydantic.ValidationInfo) -> Path | str
     return re.sub("^sqlite:///(?!/)", f"sqlite:///{folder}/", place)
 
 
-def _writable(place: Path | str) -> Path | str:
-    """Refuse a file, or a database in one, whose folder can't be written to."""
+def _writable(place: Path | str, info: pydantic.ValidationInfo) -> Path | str:
+    """Refuse a file, or a database in one, that has another use or can't be written to."""
     if isinstance(place, Path) or place.startswith("sqlite"):
         path = Path(str(place).removeprefix("sqlite:///"))
-        if path.exists() and not path.is_file():
-            raise ValueError("expected a file")
+        used = info.context["used"] if info.context else set()
+        if path.resolve() in used or (path.exists() and not path.is_file()):
+            raise ValueError("expected a file of its own")
+        used.add(path.resolve())
         # A database needs its folder, too; of a file that is there nothing else.
         needed = path if os.path.exists(path) and path == place else path.parent
         if not os.access(needed, os.W_OK):
@@ -44,9 +44,11 @@ def _writable(place: Path | str) -> Path | str:
     return place
 
 
-def _readable(path: Path) -> Path:
+def _readable(path: Path, info: pydantic.ValidationInfo) -> Path:
     if not path.is_file() or not os.access(path, os.R_OK):
         raise ValueError("expected a file that can be read")
+    if info.context:
+        info.context["used"].add(path.resolve())
     return path
 
 
@@ -64,13 +66,15 @@ def _checked_crop(crop: Crop) -> Crop:
     return crop
 
 
-def _with_a_port(url: str) -> str:
-    _ = urlsplit(url).port  # a ValueError if there can't be such a port
+def _with_a_server(url: str) -> str:
+    address = urlsplit(re.sub("^.*?://([^@]*@)?", "//", url))  # Passwords may have slashes.
+    _ = address.port, (address.hostname or "").encode("idna")  # a ValueError if there can't be such
     return url
 
 
 _EXPANDED = BeforeValidator(_with_environment)
 _PLACED = AfterValidator(_beside_file)
+_SERVED = AfterValidator(_with_a_server)
 BesideFile = Annotated[Path, _PLACED]
 # Part of addresses and topics; Home Assistant allows no other characters in its ids.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
@@ -80,7 +84,8 @@ _SERVER = rf"[^@?]+@({_HOST})?"  # without a host: its socket on this machine
 _DATABASE = Field(pattern=rf"^(sqlite:///[^?]+|postgresql://{_SERVER}/[^?@]+)$")
 _BROKER = Field(pattern=rf"^mqtts?://([^/?#\s]*@)?{_HOST}/?$")
 _ENDPOINT = Field(pattern=rf"^https?://([^/?#\s]*@)?{_HOST}([/?#]\S*)?$")
-DatabaseUrl = Secret[Annotated[str, _DATABASE, _PLACED, AfterValidator(_writable), _EXPANDED]]
+_OWN = AfterValidator(_writable)
+DatabaseUrl = Secret[Annotated[str, _DATABASE, _PLACED, _OWN, _SERVED, _EXPANDED]]
 _WHSEC = Field(pattern=r"^whsec_([A-Za-z0-9+/]{4}){8,}(..==|...=)?$")  # at least 24 bytes
 # Points (x, y) in shares of the picture's width and height.
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -106,7 +111,7 @@ class _Target(_Table):
 
 
 class _HttpTarget(_Target):
-    url: Secret[Annotated[str, _ENDPOINT, AfterValidator(_with_a_port), _EXPANDED]]
+    url: Secret[Annotated[str, _ENDPOINT, _SERVED, _EXPANDED]]
     private_addresses: bool = False
 
 
@@ -128,7 +133,7 @@ class MqttTarget(_Target):
     """A broker; Home Assistant finds a sensor for each camera there."""
 
     kind: Literal["mqtt"]
-    url: Secret[Annotated[str, _BROKER, AfterValidator(_with_a_port), _EXPANDED]]
+    url: Secret[Annotated[str, _BROKER, _SERVED, _EXPANDED]]
     expire_after_s: int | None = Field(None, gt=0)  # when Home Assistant forgets the plate
 
 
@@ -136,7 +141,7 @@ class FileTarget(_Target):
     """A file that grows by a line an event: JSON, or Plate Recognizer Stream's CSV."""
 
     kind: Literal["jsonl", "csv"]
-    path: Annotated[BesideFile, AfterValidator(_writable)]
+    path: Annotated[BesideFile, _OWN]
 
 
 Target = WebhookTarget | PlateRecognizerTarget | MqttTarget | FileTarget
@@ -177,7 +182,7 @@ def load(path: Path) -> CamerasFile:
         with suppress(AttributeError, KeyError, TypeError):  # Other types are named below.
             problems.extend(_wrong_names(document))
         folder = Path(os.environ.get(BESIDE_VARIABLE) or path.resolve().parent)
-        file = CamerasFile.model_validate(document, context={"folder": folder})
+        file = CamerasFile.model_validate(document, context={"folder": folder, "used": set()})
     except pydantic.ValidationError as error:
         problems += [_line(document, problem) for problem in error.errors(include_url=False)]
     except (OSError, ValueError) as error:
@@ -206,6 +211,6 @@ def _line(document: dict[str, Any], problem: Any) -> str:
         keys[1] = document[keys[0]][keys[1]]["name"]
     line = ".".join(map(str, keys)) + ": " + problem["msg"].removeprefix("Value error, ")
     # Passwords may stand in these, in whole tables, and as the value of a misspelt key.
-    hidden = keys[-1] in _SECRET or problem["type"] == "extra_forbidden"
+    hidden = keys[-1] in ("source", "url", "secret") or problem["type"] == "extra_forbidden"
     hidden = hidden or found[0] == "{" or "@" in found
     return line if hidden else f"{line}, found {found}"

@@ -203,7 +203,7 @@ class Source(FrameSource):
                 captured, position_s = clock.of(frame)
                 if clock.source == "rtcp":
                     # Beside the least delay, as the camera's clock may be wrong.
-                    delay_s = time.monotonic() - captured  # Clocks that are set are no delay.
+                    delay_s = time.monotonic() - position_s  # Clocks that are set are no delay.
                     least_s = min(least_s + _CREEP_S, delay_s)
                     late = delay_s - least_s > _LATE_S
                     stream.codec_context.skip_frame = "NONKEY" if late else "DEFAULT"
@@ -269,8 +269,7 @@ class _CaptureClock:
             except (KeyError, ValueError):
                 duration_s = (container.duration or 0) / av.time_base
                 self._offset = Path(address).stat().st_mtime - duration_s
-        self._time_s = 0.0
-        self._first_s: float | None = None
+        self._time_s, self._first_s = 0.0, math.inf
 
     def of(self, frame: av.VideoFrame) -> tuple[float, float]:
         """Unix seconds, and seconds since the first frame."""
@@ -279,9 +278,11 @@ class _CaptureClock:
         # MJPEG and raw H.264 have no times; FFmpeg counts 25 frames a second, or says nothing.
         if self._container.format.flags & _NO_TIMES:
             time_s = time.monotonic() if self._live else self._time_s + 1 / 25
+        if time_s < self._time_s - 1.0:  # It was set back, as cameras do: the position goes on.
+            self._first_s += time_s - self._time_s
+        self._first_s = min(self._first_s, time_s)
         self._time_s = time_s
-        self._first_s = time_s if self._first_s is None else self._first_s
-        position_s = max(0.0, time_s - self._first_s)
+        position_s = time_s - self._first_s
         if not self._live:
             return self._offset + position_s, position_s
         start = self._container.start_time_realtime

@@ -55,9 +55,9 @@ def test_a_file_may_lie_in_a_folder_that_is_not_writable_but_must_be_readable(
     for settings in (elsewhere + target.format("new"), "cameras = []"):
         with pytest.raises(CameraSettingsError, match=r"written to .*/var/lib/plates\), found"):
             load(write(tmp_path, settings))
-    with pytest.raises(CameraSettingsError, match=r"storage\.url"):
-        load(write(tmp_path, 'cameras = []\nstorage.url = "postgresql://u@h/db?sslmode=require"'))
-    for address in ("u:hunter@2@h/db", "u:hunt@er/2@h/db", "u:hunter2@h:x/db", "h/db"):
+    addresses = ["u@h/db?sslmode=require", "u:hunter@2@h/db", "u:hunt@er/2@h/db", "h/db"]
+    addresses += [f"u:hunter2@{server}/db" for server in ("h:x", "h:99999", "h..i")]
+    for address in addresses:
         with pytest.raises(CameraSettingsError, match=r"storage\.url: [^2]*$"):
             load(write(tmp_path, f'cameras = []\nstorage.url = "postgresql://{address}"'))
     path = write(tmp_path, elsewhere + '[lists]\nresidents = "residents.csv"')
@@ -81,7 +81,10 @@ def test_all_problems_are_named_at_once_without_passwords(tmp_path):
         "targets.typo.mqtt.url: ",
         "targets.slash.plate_recognizer.url: ",
         "targets.port.plate_recognizer.url: ",
-        "targets.lines.jsonl.path: expected a file",
+        "targets.lines.jsonl.path: expected a file of its own, found '.'",
+        "targets.known.csv.path: expected a file of its own, found './residents.csv'",
+        "targets.again.csv.path: expected a file of its own, found 'passes.log'",
+        "targets.dots.mqtt.url: ",
         "targets.hub: expected one of this name, found 2",
         "targets.hub.webhook.url: expected an environment variable 'NOWHERE', found none",
         "cameras.gate-1.zones.drive.1.0: Input should be less than or equal to 1, found 1.2",

@@ -29,7 +29,7 @@ AWAY = "No such file"
 def picture(number):
     """(H, W, 3) BGR: a square that moves, and the number as shade."""
     image = np.full((SIZE_WH[1], SIZE_WH[0], 3), 40, np.uint8)
-    x = 10 + 6 * number % 250
+    x = 10 + 2 * number % 250
     cv2.rectangle(image, (x, 100), (x + 40, 140), (40, 200, 250), cv2.FILLED)
     return image
 
@@ -211,19 +211,24 @@ def test_rtsp_is_followed_and_connected_again(tmp_path, monkeypatch):
 def test_a_clock_that_is_set_makes_no_frame_late_and_who_is_late_reads_keyframes_alone(
     tmp_path, monkeypatch
 ):
-    behind_s, real = [300.0], time.time
+    behind_s, real, of = [300.0], time.time, sources._CaptureClock.of
     monkeypatch.setattr(time, "time", lambda: real() - behind_s[0])
-    write_video(tmp_path / "a.mp4", 8)
+
+    def set_back(clock, frame):  # The camera's clock is, when this one is set forward.
+        return of(clock, SimpleNamespace(time=(frame.time or 0.0) - 300 + behind_s[0]))
+
+    monkeypatch.setattr(sources._CaptureClock, "of", set_back)
+    write_video(tmp_path / "a.mp4", 12)
     with (
         rtsp_server(tmp_path) as port,
         opened(f"rtsp://127.0.0.1:{port}/a.mp4") as (source, frames),
     ):
-        wait_for(source, frames, lambda: source.state.frames_read > 5)
+        wait_for(source, frames, lambda: source.state.frames_read > 22)
         behind_s[0] = 0.0
-        taken = wait_for(source, frames, lambda: source.state.frames_read > 20)
+        taken = wait_for(source, frames, lambda: source.state.frames_read > 34)
         assert np.diff([frame.position_s for frame in taken]).max() == pytest.approx(0.1, abs=0.05)
         monkeypatch.setattr(sources, "_LATE_S", -60.0)
-        taken = wait_for(source, frames, lambda: source.state.frames_read > 26)
+        taken = wait_for(source, frames, lambda: source.state.frames_read > 40)
     assert np.diff([frame.position_s for frame in taken])[-2:] == pytest.approx(1, abs=0.1)
 
 
