@@ -208,8 +208,10 @@ def _read_found(
 
 def _look_again(read: Read, views: list[_View], config: PipelineConfig) -> None:
     """Where no reading of a plate is sure, read it from shifted crops as well, and from all."""
-    home = config.grammar.name
-    views = [v for v in _in_doubt(views, _SURE, home) if v.reading.score > _HOPELESS]
+    of_home = (v for v in views if country_of(v.reading.format) == config.grammar.name)
+    done = {view.plate for view in of_home if view.reading.score > _SURE}
+    doubtful = [view for view in _in_doubt(views, _SURE_ABROAD) if view.plate not in done]
+    views = [view for view in doubtful if view.reading.score > _HOPELESS]
     if not views:
         return
     hulls = np.stack([view.hull for view in views])
@@ -245,16 +247,9 @@ def _look_without_motion(read: Read, views: list[_View], config: PipelineConfig)
                 view.seen, view.reading = seen[row], reading
 
 
-def _in_doubt(views: list[_View], sure: float, home: str = "") -> list[_View]:
-    """Those that read as much text as a plate has, of plates of which no reading is sure.
-
-    Where a home is given, texts that are not of home must be surer.
-    """
-    done = set()
-    for view in views:
-        abroad = home and country_of(view.reading.format) != home
-        if view.reading.score > (_SURE_ABROAD if abroad else sure):
-            done.add(view.plate)
+def _in_doubt(views: list[_View], sure: float) -> list[_View]:
+    """Those that read as much text as a plate has, of plates of which no reading is sure."""
+    done = {view.plate for view in views if view.reading.score > sure}
     return [v for v in views if v.plate not in done and len(v.reading.best) in LENGTHS]
 
 
