@@ -37,7 +37,6 @@ _CONFIGURED = {
     "recognizer": ("candidates", "max_batch_size"),
 }
 
-
 Net = Callable[[Tensor], Any]
 Outputs = tuple[Tensor, ...]
 
@@ -54,9 +53,9 @@ def export(
 ) -> list[Path]:
     """Export every net as one release; returns the artifacts written.
 
-    The version is the folder's name in each of the four models. `golden` is a photo with plates
-    that these weights read: it shows whether the release is served as it was exported. None
-    takes our own, which other weights need not read.
+    The version is the folder's name in each of the four models, which get configurations where
+    there are none. `golden` is a photo with plates that these weights read: it shows whether the
+    release is served as it was exported. None takes our own, which other weights need not read.
 
     Raises:
         WeightsError: The weights are missing, damaged or don't fit the nets.
@@ -84,6 +83,11 @@ def export(
     if not plates and (golden or weights_folder.resolve() == release.WEIGHTS_DIR):
         raise ExportError(f"{photo}: expected a plate that the weights read, they read none")
     home.mkdir(parents=True, exist_ok=True)
+    for config in release.REPOSITORY.rglob("*.pbtxt"):
+        place = repository / config.relative_to(release.REPOSITORY)
+        if not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(config, place)
     # Beside its place, so that it can be moved there.
     with TemporaryDirectory(prefix=".", dir=home) as folder:
         staged = Path(folder)
@@ -98,8 +102,7 @@ def export(
         ours = release.REPOSITORY / release.PHOTO_MODEL / spec.MODEL_VERSION
         shutil.copyfile(ours / release.PIPELINE, staged / release.PIPELINE)
         shutil.copyfile(photo, staged / release.GOLDEN_PHOTO)
-        text = json.dumps(manifest, indent=2) + "\n"
-        (staged / release.MANIFEST).write_text(text, encoding="utf-8")
+        (staged / release.MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
         # A release without its manifest is not served: this one is incomplete until the end.
         (home / release.MANIFEST).unlink(missing_ok=True)
         for name in hashes:

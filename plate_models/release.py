@@ -6,9 +6,8 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
-WEIGHTS_DIR, REPOSITORY = (
-    (_PACKAGE.parent / name).resolve() for name in ("weights", "model_repository")
-)
+WEIGHTS_DIR = _PACKAGE.with_name("weights").resolve()
+REPOSITORY = _PACKAGE.with_name("model_repository").resolve()
 NAMES = ("detector", "rectifier", "recognizer")
 SHA256SUMS, CALIBRATION = "SHA256SUMS", "calibration.json"
 # The model that calls the nets; what it runs, what the export says of a release, and the photo
@@ -26,7 +25,9 @@ def write_manifest(folder: Path = WEIGHTS_DIR) -> Path:
     """List the SHA-256 of weights and calibration, in the form ``sha256sum -c`` reads."""
     manifest = folder / SHA256SUMS
     lines = [f"{sha256_of(path)}  {path.name}\n" for path in _files(folder)]
-    manifest.write_text("".join(lines), encoding="ascii")
+    written = manifest.with_name(f".{SHA256SUMS}.tmp")
+    written.write_text("".join(lines), encoding="ascii")
+    written.replace(manifest)  # whole, or as it was
     return manifest
 
 

@@ -32,7 +32,6 @@ _CHUNK_NAME = re.compile(r"part-(\d{8,})\.parquet")
 _ACCOUNT_KEY = b"plates.bulk"
 _TEMPORARY = ".tmp"
 
-
 _PIXELS, _SCORE, _TEXT = pyarrow.float32(), pyarrow.float32(), pyarrow.string()
 # Of the result: types never depend on what was found.
 SCHEMA = pyarrow.schema(

@@ -10,7 +10,6 @@ import itertools
 import logging
 import math
 import os
-import shutil
 import signal
 import tempfile
 import time
@@ -270,44 +269,43 @@ def read_chunks(
 @contextlib.contextmanager
 def _ray(request: Request) -> Iterator[Any]:
     """Start Ray on this machine, or connect to a cluster, and let go of it at the end."""
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # It warns of restarts that do work.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     import ray.data
 
-    settings: dict[str, Any] = {"address": request.address}
-    folder = None
-    if request.address is None:
-        # Ray's sockets lie in it, and their paths may have 107 bytes.
-        folder = tempfile.mkdtemp(prefix="plates-ray-")
-        settings = {
-            "address": "local",
-            "num_cpus": request.workers or request.gpus or usable_cores(),
-            "num_gpus": request.gpus,
-            "include_dashboard": False,
-            "object_store_memory": _OBJECT_STORE_BYTES,
-            "_temp_dir": folder,
-        }
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    on_sigterm = signal.getsignal(signal.SIGTERM)  # Ray's own would exit on the spot
+    # Ray's sockets lie in it, and their paths may have 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="plates-ray-", ignore_cleanup_errors=True) as folder:
+        settings: dict[str, Any] = {"address": request.address}
+        if request.address is None:
+            settings = {
+                "address": "local",
+                "num_cpus": request.workers or request.gpus or usable_cores(),
+                "num_gpus": request.gpus,
+                "include_dashboard": False,
+                "object_store_memory": _OBJECT_STORE_BYTES,
+                "_temp_dir": folder,
+            }
         try:
-            ray.init(logging_level=logging.ERROR, log_to_driver=False, **settings)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            raise BulkError(f"Ray can't be used: {_cause_of(error)}") from error
-        except SystemExit:  # Ray's own answer to SIGTERM
-            signal.signal(signal.SIGTERM, handlers[signal.SIGTERM])
-            signal.raise_signal(signal.SIGTERM)
-        for number, handler in handlers.items():  # Ray's would exit on the spot
-            signal.signal(number, handler)
-        # The command reports progress itself, and chunks may take their time.
-        logging.getLogger("ray.data").setLevel(logging.CRITICAL)
-        context = ray.data.DataContext.get_current()
-        context.enable_progress_bars = context.print_on_execution_start = False
-        context.execution_no_progress_timeout_s = -1
-        yield ray
-    finally:
-        ray.shutdown()
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+            try:
+                ray.init(logging_level=logging.ERROR, log_to_driver=False, **settings)
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                raise BulkError(f"Ray can't be used: {_cause_of(error)}") from error
+            except SystemExit:  # Ray's own answer to SIGTERM
+                signal.signal(signal.SIGTERM, on_sigterm)
+                signal.raise_signal(signal.SIGTERM)
+                raise
+            finally:
+                signal.signal(signal.SIGTERM, on_sigterm)
+            # The command reports progress itself, and chunks may take their time.
+            logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+            context = ray.data.DataContext.get_current()
+            context.enable_progress_bars = context.print_on_execution_start = False
+            context.execution_no_progress_timeout_s = -1
+            yield ray
+        finally:
+            ray.shutdown()
 
 
 def _cause_of(error: BaseException) -> str:

@@ -136,7 +136,7 @@ def open_cameras(
 def print_json(step: Step) -> None:
     """Print each event of a step as a line of JSON."""
     for report in step.reports:
-        print(report.event.model_dump_json(), flush=True)
+        print(report.event.model_dump_json(ensure_ascii=sys.stdout.encoding != "utf-8"), flush=True)
 
 
 def print_csv(step: Step) -> None:

@@ -7,8 +7,8 @@ them share: errors, output, stop signals.
 
 import contextlib
 import signal
+import sys
 from collections.abc import Iterator
-from typing import NoReturn
 
 
 class CommandError(Exception):
@@ -27,22 +27,21 @@ class Stopped(BaseException):
         self.number = number
 
 
-def ignore_stop_signals() -> None:
-    """Ignore SIGINT, SIGTERM and SIGHUP: another one would interrupt the stop."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-
-
 @contextlib.contextmanager
 def stop_signals_raise() -> Iterator[None]:
     """Raise `Stopped` in the main thread on a stop signal, so that all is stopped in order.
 
     That is SIGINT, SIGTERM, and SIGHUP (the terminal was closed) unless `nohup` has us ignore it.
+    Further ones don't interrupt the stop, but are heard where the first one's error was lost, as
+    in a hook of a fork.
     """
 
-    def stop(number: int, *_: object) -> NoReturn:
-        ignore_stop_signals()
-        raise Stopped(number)
+    def stop(number: int, *_: object) -> None:
+        error = sys.exception()
+        while error is not None and not isinstance(error, Stopped):
+            error = error.__context__
+        if error is None:
+            raise Stopped(number)
 
     numbers = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

@@ -4,7 +4,7 @@ SOURCE is a folder with all below it, a photo, a pattern in quotes, or a URL tha
 (s3://…, https://…, zip://::photos.zip). It is listed once, and read in chunks by processes that
 Ray Data runs, on this machine or on a cluster. DIR/plates/ gets the Parquet files, DIR/failed.csv
 what could not be read, and why. The same command goes on where it was stopped or killed.
-Exit status: 0, or 1 if anything could not be read or written. docs/archive.md says more.
+Exit status: 1 if anything failed, 2 if DIR is in use or another run's. docs/archive.md says more.
 """
 
 import argparse

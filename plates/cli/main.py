@@ -112,8 +112,7 @@ def module_of(name: str) -> ModuleType:
 def _parse(words: list[str]) -> argparse.Namespace:
     """Import only the subcommand that is wanted, and let it declare its arguments."""
     raw = argparse.RawDescriptionHelpFormatter
-    purpose = "Reads licence plates."
-    parser = argparse.ArgumentParser("plates", description=purpose, formatter_class=raw)
+    parser = argparse.ArgumentParser("plates", description="Reads licence plates.")
     about, text = _version() if words[:1] == ["--version"] else "", "the code's and the weights'"
     parser.add_argument("--version", action="version", version=about, help=text)
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -124,7 +123,12 @@ def _parse(words: list[str]) -> argparse.Namespace:
             subparser.description = module.__doc__
             module.configure(subparser)
             subparser.set_defaults(run=module.run)
-    return parser.parse_args(words)
+    arguments, unknown = parser.parse_known_args(words)
+    # Empty ones are unset variables of the shell: as a path, such is the current folder.
+    unknown += [repr(w) for w in words if not w or (w.startswith("--") and w.endswith("="))]
+    if unknown:
+        subparsers.choices[arguments.command].error(f"unrecognized or empty: {' '.join(unknown)}")
+    return arguments
 
 
 def _version() -> str:

@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     nets = load_nets(arguments)
     model = {"device": nets.device, "engine": nets.engine}
     if arguments.csv and isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="surrogateescape")  # A table keeps the bytes of names.
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # names keep their bytes
     table = None if arguments.json or arguments.csv else Table(inputs)
     if arguments.csv:
         print(*CSV_COLUMNS, sep=",")
@@ -81,7 +81,7 @@ def _print_json(picture: Picture, plates: list[Plate], model: dict[str, str]) ->
         line |= {"frame": picture.frame, "time_s": picture.time_s}
     line["image"] = {"width": width, "height": height}
     line |= {"plates": [plate.model_dump() for plate in plates], "model": model}
-    print(json.dumps(line, ensure_ascii=False))
+    print(json.dumps(line, ensure_ascii=sys.stdout.encoding != "utf-8"))
 
 
 def _print_csv(picture: Picture, plates: list[Plate]) -> None:

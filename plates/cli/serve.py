@@ -11,6 +11,7 @@ import contextlib
 import ipaddress
 import logging
 import os
+import signal
 import socket
 import tempfile
 from functools import partial
@@ -22,7 +23,7 @@ from pydantic import ValidationError
 from api.observing import logs
 from api.settings import Settings
 from plates.cameras import BESIDE_VARIABLE, FOLDER_VARIABLE, KEY_VARIABLE
-from plates.cli import CommandError, Stopped, ignore_stop_signals, say, stop_signals_raise
+from plates.cli import CommandError, Stopped, say, stop_signals_raise
 from plates.cli.config import explain, warn_of_unknown_settings
 from plates.serving.child import Child, python
 from plates.serving.healing import TritonHealer
@@ -117,7 +118,8 @@ def supervise(settings: Settings, listener: socket.socket | None = None) -> None
                     say(f"{LISTENING}{scheme}://{shown}:{port} (documentation: /docs)")
                 supervisor.run()
             finally:
-                ignore_stop_signals()  # What stops already is stopped to its end.
+                for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                    signal.signal(number, signal.SIG_IGN)  # What stops is stopped to its end.
                 say("Stopping …")
                 if listener:
                     # While the gateway is restarted, clients wait in its backlog; from now on they

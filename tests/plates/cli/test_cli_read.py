@@ -5,6 +5,7 @@ import io
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -189,8 +190,9 @@ def test_names_of_files_can_not_write_to_the_terminal(tmp_path, run_stub, monkey
         assert all(character.isprintable() for character in shown)
 
 
-@pytest.mark.parametrize("name", [ODD, "a\rb.jpg", os.fsdecode(b"\xff.jpg")])
+@pytest.mark.parametrize("name", [ODD, "a\rb.jpg", os.fsdecode(b"\xff.jpg"), "ö🚗.jpg"])
 def test_json_and_csv_keep_names(name, tmp_path, run_stub):
+    sys.stdout.reconfigure(encoding="ascii")
     photo = write_files(tmp_path, {name: JPEG}) / name
     line = json.loads(run_stub("read", photo, "--json").stdout)
     assert line["file"] == str(photo) and line["plates"][0]["text"] == "A001AA77"
