@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import fake_triton
 import pytest
 from gateway_support import ALPR, READER
-from support import PHOTO
+from support import PHOTO, running_gateway
 
 BASE64 = base64.b64encode(PHOTO).decode()
 READ = ["B840CK197"]  # the fake Triton's other plate has no text
@@ -177,22 +177,20 @@ def test_plates_are_chosen(client, path, fields, plates):
 
 
 @pytest.mark.parametrize(
-    ("fields", "countries"),
+    ("setting", "fields", "countries"),
     [
-        ({}, ""),
-        ({"regions": "nl,us-ca"}, ""),  # none that is known here
-        ({"regions": ["nl", "PL", "cz-11"]}, "pl,cz,*"),
-        ({"regions": "sk", "config": '{"region": "strict"}'}, "sk,*"),
-        ({"regions": "sk", "countries": "cz"}, "cz"),  # our own parameter
+        ((), {}, ""),
+        ((), {"regions": "nl,us-ca"}, ""),  # none that is known here
+        ((), {"regions": ["nl", "PL", "cz-11"]}, "pl,cz,*"),
+        ((), {"regions": "sk", "config": '{"region": "strict"}'}, "sk,*"),
+        ((), {"regions": "sk", "countries": "cz"}, "cz"),  # our own parameter
+        # They add no country to those of the setting.
+        (("sk", "cz"), {"regions": ""}, "sk,cz"),
+        (("sk", "cz"), {"regions": "cz"}, "cz,sk,cz"),
+        (("sk", "cz"), {"regions": "pl"}, "sk,cz"),
     ],
 )
-def test_regions_are_the_likeliest_countries(client, fake, fields, countries):
-    assert post(client, READER, **fields).status_code == 201
+def test_regions_are_the_likeliest_countries(fake, setting, fields, countries):
+    with running_gateway(fake, countries=setting) as client:
+        assert post(client, READER, **fields).status_code == 201
     assert fake.countries == countries
-
-
-@pytest.mark.settings(countries=("sk", "cz"))
-def test_regions_add_no_country_to_those_of_the_setting(client, fake):
-    for regions, countries in (("", "sk,cz"), ("cz", "cz,sk,cz"), ("pl", "sk,cz")):
-        assert post(client, READER, regions=regions).status_code == 201
-        assert fake.countries == countries

@@ -132,10 +132,7 @@ def test_other_libraries_logs_and_tracebacks_have_no_messages(
     configure_logs(format_name)
     logging.getLogger("asyncio").error(f"first\nfuture: <Task exception=KeyError('{plate}')>")
     try:
-        try:
-            int(plate)
-        except ValueError as error:
-            raise KeyError(f"a message that quotes {plate}") from error
+        raise KeyError(f"a message that quotes {plate}") from ValueError(plate)
     except KeyError:
         logging.getLogger("plates.x").exception("one\ntwo")
     text = capsys.readouterr().err

@@ -32,7 +32,6 @@ VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["versi
 # The folder of every image that the clone lies in.
 HOME = "/plates"
 PORTS = ("8000", "8001", "8002", "8080")
-_EVERY_S = 0.5
 _PATIENCE_S = 90
 
 
@@ -174,7 +173,7 @@ class Machine:
             while not self.is_healthy(name):
                 assert process.poll() is None, f"{name} has ended:\n{log.read_text()}"
                 assert time.monotonic() < deadline, f"{name} is not healthy:\n{log.read_text()}"
-                time.sleep(_EVERY_S)
+                time.sleep(0.5)
             self.pids[name] = process.pid
             yield
             process.send_signal(signal.SIGTERM)

@@ -21,7 +21,6 @@ from plates.serving.running import wait_until_ready
 
 DOCUMENTED = "openapi document"
 _DOCUMENTED_SHARE = 0.1
-_WORKERS = 4
 # The rest is a waste of time once the service is known to be broken.
 _MAX_VIOLATIONS = 50
 # Allocators keep some of what they were given once: measured over ten thousand requests.
@@ -71,7 +70,7 @@ class Campaign:
             self._expect_healed(whole)
 
     def _send_all(self, planned):
-        with ThreadPoolExecutor(_WORKERS) as pool:
+        with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda pair: self._send(*pair), planned))
 
     def _send(self, number, kind):

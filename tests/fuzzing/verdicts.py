@@ -66,18 +66,16 @@ def _success_violation(path, answer):
     if kind.startswith("image/"):
         fits = kind in _STARTS and answer.body.startswith(_STARTS[kind])
         return None if fits else f"the redacted photo is {kind} and begins {answer.body[:8]!r}"
-    # NaN and Infinity are Python's, not JSON's.
-    document = json.loads(answer.body, parse_constant=_refuse_constant)
+    document = json.loads(answer.body)
     _ANSWERS[path].model_validate(document)
     return _unsound(document)
 
 
-def _refuse_constant(name):
-    raise ValueError(f"it holds {name}")
-
-
 def _unsound(item, size=None):
     """Whether all plates below lie inside their photo, with scores that are probabilities."""
+    # NaN and Infinity are Python's, not JSON's.
+    if isinstance(item, float) and not math.isfinite(item):
+        return f"it holds {item}"
     if isinstance(item, dict):
         size = item.get("image", size)
         for name in _PROBABILITIES:
@@ -87,8 +85,6 @@ def _unsound(item, size=None):
             x0, y0, x1, y1 = item["box"]
             if not size or not (0 <= x0 < x1 <= size["width"] and 0 <= y0 < y1 <= size["height"]):
                 return f"the box {item['box']} in a photo of {size}"
-            if not all(math.isfinite(side) for corner in item["quad"] for side in corner):
-                return f"the quad {item['quad']}"
             if item["readable"] != bool(item["text"]):
                 return f"readable {item['readable']} with the text {item['text']!r}"
         item = list(item.values())
