@@ -28,9 +28,8 @@ NETS = {
     "stn": (spec.RECTIFIER, spec.RECTIFIER.crop_hw),
     "lprnet": (spec.RECOGNIZER, spec.RECTIFIER.rectified_hw),
 }
-MODELS = ("plate_recognition", *NETS)
 # The rectifier has no file for TensorRT, which lacks AffineGrid.
-CONFIGS = [path for model in MODELS for path in sorted((REPOSITORY / model).rglob("*.pbtxt"))]
+CONFIGS = sorted(REPOSITORY.rglob("*.pbtxt"))
 
 
 def plate(text, candidates, readable=True):

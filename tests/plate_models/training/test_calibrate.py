@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 
 from plate_models.engines.nets import load_nets
-from plate_models.recognition import calibration
 from plate_models.recognition.calibration import LOGIT_LIMIT, UNCALIBRATED, Calibration
 from plate_models.release import CALIBRATION, WEIGHTS_DIR, check_manifest, write_manifest
 from plate_models.training import calibration as calibrating
@@ -42,11 +41,11 @@ def test_calibrates_weights_that_have_another_ones_calibration(tmp_path, capsys)
     assert cli.main(["calibrate", *words]) == 0
     printed = capsys.readouterr().out
     assert "as read" in printed and "readable from" in printed
-    released = calibration.Calibration.from_json((weights / CALIBRATION).read_text())
+    released = Calibration.from_json((weights / CALIBRATION).read_text())
     digest = hashlib.sha256((weights / "recognizer.safetensors").read_bytes()).hexdigest()
     assert released.measured_with["recognizer"] == digest
     kept = json.loads((weights / CALIBRATION).read_text())["fit"]
-    assert released == calibration.Calibration.from_json((out / CALIBRATION).read_text())
+    assert released == Calibration.from_json((out / CALIBRATION).read_text())
     check_manifest(weights)
     for name in ("reliability", "risk_coverage"):
         assert cv2.imread(str(out / f"{name}.png")) is not None

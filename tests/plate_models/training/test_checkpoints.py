@@ -55,25 +55,22 @@ def saved(value, change=bytes):
 # An object's own __setstate__, planted by BUILD and called by the next one.
 PLANTED = b"\x80\x02ctorch.nn\nIdentity\n)\x81}U\x0c__setstate__csubprocess\nrun\nsb]b."
 NEW_OBJECT = b"\x80\x02csubprocess\nPopen\n](U\x05touchU\x08executede\x85\x81."
-LOADED = Calls(os.system, TOUCH)
-# Pickles that make a file if they are run, with what is refused by name.
-HOSTILE = {
-    "reduced": (LOADED, "posix.system"),
-    "nested": ({"model": {"x": [{"w": Calls(exec, WRITE)}]}}, "calls builtins.exec"),
-    "fetched": (Calls(Calls(getattr, Calls(__import__, "os"), "system"), TOUCH), "__import__"),
-    "object": (b"\x80\x02(cos\nsystem\nU\x0etouch executedo.", "Unsupported operand"),
-    "new object": (NEW_OBJECT, "calls subprocess.Popen"),
-    "loaded again": (
-        Calls(torch.storage._load_from_bytes, pickle.dumps(LOADED)),
-        "calls torch.storage._load_from_bytes",
-    ),
-}
+OBJECT = b"\x80\x02(cos\nsystem\nU\x0etouch executedo."
+REDUCED = Calls(os.system, TOUCH)
+FETCHED = Calls(Calls(getattr, Calls(__import__, "os"), "system"), TOUCH)
+AGAIN = Calls(torch.storage._load_from_bytes, pickle.dumps(REDUCED))
 GRANDCHILD_OF_ITSELF = nn.Sequential(nn.Sequential())
 GRANDCHILD_OF_ITSELF[0].append(GRANDCHILD_OF_ITSELF)
 OFTEN = {f"w{k}": view for k, view in enumerate(torch.ones(10_000).expand(50, 10_000))}
 SEEN = torch.tensor(list(b"????"), dtype=torch.uint8)  # four bytes that are found in the file
 REFUSED = {
-    **{name: (archived(data), message) for name, (data, message) in HOSTILE.items()},
+    # Would make a file, if they were run.
+    "reduced": (archived(REDUCED), "posix.system"),
+    "nested": (archived({"model": {"x": [{"w": Calls(exec, WRITE)}]}}), "calls builtins.exec"),
+    "fetched": (archived(FETCHED), "__import__"),
+    "object": (archived(OBJECT), "Unsupported operand"),
+    "new object": (archived(NEW_OBJECT), "calls subprocess.Popen"),
+    "loaded again": (archived(AGAIN), "calls torch.storage._load_from_bytes"),
     "planted": (archived(PLANTED), "calls subprocess.run"),
     # Would take time or memory without end, or are broken.
     "module in itself": (saved(GRANDCHILD_OF_ITSELF), "recursion"),

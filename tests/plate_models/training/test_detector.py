@@ -105,9 +105,8 @@ def test_what_a_person_saw_is_aimed_at_or_left_alone(monkeypatch):
     assert max(len(w.boxes) for w in windows) == 1
     assert max(len(w.boxes) + len(w.unclear) for w in windows) == 2
     # In photos that are enlarged for a painted plate they lie where they lay.
-    settings = replace(
-        SMALL, size=224, mistaken=0.0, painted=1.0, grids=((1, (100.0, 110.0), 1.0),)
-    )
+    grids = ((1, (100.0, 110.0), 1.0),)
+    settings = replace(SMALL, size=224, mistaken=0.0, painted=1.0, grids=grids)
     sampler = WindowSampler([seen], settings=settings)
     windows = [sampler.draw(np.random.default_rng(seed)) for seed in range(40)]
     shown = [(w.image, box.astype(int)) for w in windows for box in w.unclear]

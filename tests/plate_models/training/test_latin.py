@@ -84,19 +84,17 @@ def test_a_larger_recognizer_answers_as_the_one_it_starts_from():
     Steps that were added repeat those before them, which spells the same text.
     """
     file = weights.read_file(release.WEIGHTS_DIR / "recognizer.safetensors")
-    old_alphabet, steps = file.contract["alphabet"], file.contract["steps"]
-    depths = file.contract.get("depths", RecognizerSpec().depths)
-    old = LPRNet(RecognizerSpec(alphabet=old_alphabet, depths=tuple(depths), steps=steps))
-    old.load_state_dict(file.state, strict=False)
-    larger = RecognizerSpec(depths=(depths[0] + 1, depths[1] + 2), steps=2 * steps)
+    released = weights.load_modules()
+    old = released.config.specs.recognizer
+    larger = RecognizerSpec(depths=(old.depths[0] + 1, old.depths[1] + 2), steps=2 * old.steps)
     new = LPRNet(larger)
     take_over(new, file)
-    rows = [larger.alphabet.index(char) for char in old_alphabet] + [-1]
+    rows = [larger.alphabet.index(char) for char in old.alphabet] + [-1]
     plates = torch.randn(2, 3, 24, 94)
     with torch.no_grad():
-        expected, found = old.eval()(plates), new.eval()(plates)
+        expected, found = released.recognize(plates), new.eval()(plates)
     twice = expected.repeat_interleave(2, dim=2)
     torch.testing.assert_close(found[:, rows], twice, rtol=1e-4, atol=1e-4)
-    file.contract["alphabet"] = "Ж" + old_alphabet[1:]
+    file.contract["alphabet"] = "Ж" + old.alphabet[1:]
     with pytest.raises(release.WeightsError, match=r"knows .*Ж.*alphabet lacks"):
         take_over(LPRNet(RECOGNIZER), file)

@@ -5,6 +5,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pandas
@@ -18,28 +19,22 @@ from plates.bulk import BulkError, OutputError, Request, running
 from plates.cli.main import main
 
 
-class InProcess:
+@pytest.fixture(autouse=True)
+def ray(monkeypatch):
     """Stands in for Ray; notes which chunks were asked for."""
 
-    def __init__(self):
-        self.asked = []
-        self.stop_after = None
-
-    def read(self, request, _, wanted):
-        self.asked += wanted
+    def read(request, _, wanted):
+        ray.asked += wanted
         reads = reader(request.source, request.out)
         for count, chunk in enumerate(wanted):
-            if count == self.stop_after:
+            if count == ray.stop_after:
                 raise KeyboardInterrupt
             yield chunk, reads.read(chunk)
 
-
-@pytest.fixture(autouse=True)
-def ray(monkeypatch):
-    inside = InProcess()
+    ray = SimpleNamespace(asked=[], stop_after=None, read=read)
     monkeypatch.setattr(running, "prepare", lambda _: WEIGHTS)
-    monkeypatch.setattr(running, "read_chunks", inside.read)
-    return inside
+    monkeypatch.setattr(running, "read_chunks", read)
+    return ray
 
 
 @pytest.fixture

@@ -143,9 +143,8 @@ def test_a_pushed_frame_reaches_the_cameras_process(client, tmp_path, monkeypatc
     assert push(client, "door", captured="9999-01-01T00:00:00Z").status_code == 422
     refused = push(client, "door", PHOTO[:9000])
     assert refused.status_code == 422 and "truncated" in refused.json()["detail"]
-    assert (
-        push(client, "door", encode(np.zeros((2001, 2000, 3), np.uint8), "PNG")).status_code == 413
-    )
+    large = encode(np.zeros((2001, 2000, 3), np.uint8), "PNG")
+    assert push(client, "door", large).status_code == 413
 
 
 def test_frames_that_come_too_fast_are_refused_and_hold_up_nobody(client, store, monkeypatch):

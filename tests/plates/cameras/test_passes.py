@@ -325,24 +325,20 @@ def test_a_listed_plate_is_matched_by_its_probability_not_by_its_spelling(tmp_pa
     (tmp_path / "residents.csv").write_text(f"{CAR}\nA001AA77\n")
     residents = PlateList("residents", tmp_path / "residents.csv")
 
-    def match_of(text):
+    def events_of(text, sure_at=lambda _: 0.999):
         def script(second, _end=2):
-            return [seen(text, (400 + 50 * second, 300))]
+            return [seen(text, (400 + 50 * second, 300), sure=sure_at(second))]
 
-        [event] = ended(run(passes_of(lists=[residents]), script))
-        return event.match
+        return run(passes_of(lists=[residents]), script)
 
-    sure = match_of(CAR)
-    assert (sure.list, sure.text) == ("residents", CAR) and sure.probability > 0.9
+    [match] = [event.match for event in ended(events_of(CAR))]
+    assert (match.list, match.text) == ("residents", CAR) and match.probability > 0.9
     # What opens a gate at a probability hears of a higher one.
-    events = run(
-        passes_of(lists=[residents]),
-        lambda s, _end=2: [seen(CAR, (400 + 50 * s, 300), sure=0.99 if s < 1 else 0.9999)],
-    )
+    events = events_of(CAR, lambda second: 0.99 if second < 1 else 0.9999)
     told = [e.match.probability for e in events if e.match and e.type == "pass.updated"]
     assert told[0] < told[-1]
     # One character from a listed one, and surely read: another plate.
-    assert match_of(ALIKE) is None
+    assert [event.match for event in ended(events_of(ALIKE))] == [None]
 
 
 def test_what_the_stream_lost_during_a_pass_is_said():

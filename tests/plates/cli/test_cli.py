@@ -161,16 +161,8 @@ def test_clips_are_watched_where_stdout_takes_ascii_alone(tmp_path):
 
 
 def test_a_closed_pipe_is_no_error():
-    code = (
-        "import sys\nfrom plates.cli import main as cli\nfrom plates.cli import weights\n"
-        "def run(_):\n"
-        "    for _ in range(100000): print('line')\n"
-        "weights.run = run\n"
-        "sys.exit(cli.main(['weights']))"
-    )
-    command, pipe = [sys.executable, "-c", code], subprocess.PIPE
+    command, pipe = [*PLATES, "config", "table"], subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
-        process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 0

@@ -8,7 +8,7 @@ from support import labelled_set, write_files
 
 from plate_models import release
 
-HEAD = {"weights", "engine", "device", "date"}
+HEAD = dict.fromkeys(("weights", "engine", "device", "date"), "")
 
 
 def test_eval_scores_and_keeps(run, tmp_path):
@@ -23,7 +23,7 @@ def test_eval_scores_and_keeps(run, tmp_path):
     assert "Failures: 1" in rest
     (wrong,) = [line for line in rest if "read X556XM750  right X556XM75," in line]
     assert scenes[0] in wrong
-    assert values.keys() == HEAD | {"rows"} and [*values["rows"]] == ["ru_photos"]
+    assert values.keys() == {*HEAD, "rows"} and [*values["rows"]] == ["ru_photos"]
     row = values["rows"]["ru_photos"]
     assert [count["hits"] for count in row["counts"]][:6] == [3, 3, 2, 2, 2, 2]
     assert row["plates"][0]["failure"] == "misread"
@@ -61,13 +61,12 @@ def test_eval_names_the_file_that_is_broken(table, status, reason, run, tmp_path
 
 def test_compare_refuses_what_is_no_report(run, tmp_path):
     path = tmp_path / "a.json"
-    head = dict.fromkeys(("weights", "engine", "device", "date"), "")
-    broken = ({}, [], head, {**head, "rows": 1}, {**head, "rows": {"a": {"plates": [{}]}}})
+    broken = ({}, [], HEAD, {**HEAD, "rows": 1}, {**HEAD, "rows": {"a": {"plates": [{}]}}})
     for content in (None, b"", b"\xff", *(json.dumps(one).encode() for one in broken)):
         if content is not None:
             path.write_bytes(content)
         done = run("compare", path, path)
         assert done.returncode == 2 and "a.json: not a report" in done.stderr
-    path.write_text(json.dumps({**head, "rows": {}}))
+    path.write_text(json.dumps({**HEAD, "rows": {}}))
     done = run("compare", path, path)
     assert done.returncode == 1 and "no photos in common" in done.stderr

@@ -13,18 +13,17 @@ def answer(path):
 def test_a_service_is_well_if_it_answers_200_and_its_supervisor_is_ready(run, tmp_path):
     file = tmp_path / "status.json"
     with small_server(answer) as server:
-        url = server.url
         for words, status in {"200": 0, "503": 1, "429": 1, "429 --or-busy": 0}.items():
-            done = run("health", *f"{url}/{words}".split())
+            done = run("health", *f"{server.url}/{words}".split())
             assert done.returncode == status
             assert status == 0 or f"{words} no photo is read" in done.stderr
         for state, said in {"ready": "", "healing": "healing", "failed": "failed"}.items():
             file.write_text(json.dumps({"state": state, "restarts": {}}))
-            done = run("health", f"{url}/200", "--status", file)
+            done = run("health", f"{server.url}/200", "--status", file)
             assert done.returncode == bool(said) and said in done.stderr
         for no_status in ("", "[]", '{"state": "well", "restarts": {}}'):
             file.write_text(no_status)
-            done = run("health", f"{url}/200", "--status", file)
+            done = run("health", f"{server.url}/200", "--status", file)
             assert done.returncode == 1 and "there is no status" in done.stderr
 
 
@@ -32,9 +31,8 @@ def test_a_certificate_must_be_trusted(run, tmp_path):
     certificate, key = make_certificate(tmp_path, "DNS:localhost,IP:127.0.0.1")
     with small_server(answer) as server:
         server.speak_tls(certificate, key)
-        url = server.url
         for options in (["--ca-file", certificate], ["--insecure"]):
-            assert run("health", f"{url}/200", *options).returncode == 0
-            assert run("health", f"{url}/503", *options).returncode == 1
-        done = run("health", f"{url}/200")
+            assert run("health", f"{server.url}/200", *options).returncode == 0
+            assert run("health", f"{server.url}/503", *options).returncode == 1
+        done = run("health", f"{server.url}/200")
     assert done.returncode == 1 and "CERTIFICATE_VERIFY_FAILED" in done.stderr
