@@ -112,7 +112,8 @@ def module_of(name: str) -> ModuleType:
 def _parse(words: list[str]) -> argparse.Namespace:
     """Import only the subcommand that is wanted, and let it declare its arguments."""
     raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser("plates", description="Reads licence plates.")
+    purpose = "Reads licence plates."
+    parser = argparse.ArgumentParser("plates", description=purpose, formatter_class=raw)
     about, text = _version() if words[:1] == ["--version"] else "", "the code's and the weights'"
     parser.add_argument("--version", action="version", version=about, help=text)
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
