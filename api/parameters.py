@@ -40,7 +40,6 @@ class PlateFilter(BaseModel):
         description="Only plates whose box is at least that many pixels wide",
         examples=[60],
     )
-
     countries: Annotated[str, AfterValidator(_checked_countries)] | None = Field(
         None,
         description="Whose formats are known, the likeliest first; others are `unknown`: some of "

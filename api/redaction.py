@@ -22,7 +22,6 @@ _MARGIN = 0.25
 # plate is its colour.
 _VALUES = 16
 
-
 # One at a time, also when clients give up in between: a progressive JPEG of 64 megapixels takes
 # up to 800 MB.
 _THREADS = ThreadPoolExecutor(1, thread_name_prefix="redaction")

@@ -123,7 +123,6 @@ class _Body:
         self._is_held_back = "expect" in headers
 
     async def receive(self) -> Message:
-        """As in ASGI."""
         self._is_held_back = False
         message = await self._receive()
         self.received += len(message.get("body", b""))

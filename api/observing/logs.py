@@ -31,8 +31,6 @@ def configure(format_name: Format | None) -> None:
 
 
 class _Formatter(logging.Formatter):
-    """Writes a record as one JSON object, or as one line of text."""
-
     def __init__(self, as_text: bool) -> None:
         super().__init__()
         self._as_text = as_text

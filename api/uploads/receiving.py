@@ -130,8 +130,6 @@ async def read_upload(context: RequestContext, form: UploadForm, settings: Setti
 
 
 class _BodyReader:
-    """Reads one body, in any form that the route takes."""
-
     def __init__(self, request: Request, form: UploadForm, settings: Settings, take: Take) -> None:
         self._request = request
         self._form = form

@@ -46,7 +46,6 @@ COUNTED = (
 
 # Once in each process.
 _nets = cache(load_nets)
-# What is seen in each frame of a film.
 Seen = Sequence[Sequence[SeenPlate]]
 
 

@@ -214,7 +214,6 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
 
 
 def _state(folder: Path, camera: str) -> dict[str, Any]:
-    """What a camera's process wrote last, and how many seconds ago."""
     path = state_file(folder, camera)
     try:
         updated_s = time.time() - path.stat().st_mtime

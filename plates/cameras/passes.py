@@ -70,7 +70,6 @@ class _Run:
     match_score: float = 1.0
 
     def __post_init__(self) -> None:
-        """Begin with one view."""
         plate = self.first.plate
         self.last = self.best = self.widest = self.first
         self.whole = [self.first] if plate.log_probs.size else []  # first and last that surely is
@@ -207,18 +206,14 @@ class Passes:
         fused, match = self._read(run)
         text = fused.reading.text
         if text and not run.revision:
-            others = (
-                other
-                for other in self._runs.values()
-                if (other.reported[0], other.fusion.alphabet) == (text, run.fusion.alphabet)
-                and other is not run
-            )
-            if other := next(others, None):
-                other.fusion.join(run.fusion)
-                other.join(run)
-                for track in [track for track, its in self._runs.items() if its is run]:
-                    self._runs[track], track.fusion = other, other.fusion
-                return []
+            same = text, run.fusion.alphabet
+            for other in self._runs.values():
+                if (other.reported[0], other.fusion.alphabet) == same:
+                    other.fusion.join(run.fusion)
+                    other.join(run)
+                    for track in [track for track, its in self._runs.items() if its is run]:
+                        self._runs[track], track.fusion = other, other.fusion
+                    return []
         state = text, (match.list, match.text) if match else None
         surer = match is not None and match.probability >= run.match_score + _SURER_MATCH
         if not self._counts(run) or (state == run.reported and not surer):

@@ -181,10 +181,9 @@ class Store:
 
     def picture(self, pass_id: str) -> bytes | None:
         """The last picture that is kept of a pass."""
-        kept = sa.and_(_events.c.pass_id == pass_id, _events.c.picture.is_not(None))
-        query = sa.select(_events.c.picture).where(kept).order_by(_events.c.seq.desc())
+        query = sa.select(_events.c.picture).where(_events.c.pass_id == pass_id, _shown)
         with self._transaction() as connection:
-            return connection.scalar(query) or None
+            return connection.scalar(query.order_by(_events.c.seq.desc())) or None
 
     def running(self, camera: str | None = None) -> list[Pass]:
         """A camera's passes, or all, that have not ended, as they last stood."""

@@ -50,7 +50,6 @@ class TritonHealer:
     """
 
     def __init__(self, triton: EmbeddedTriton) -> None:
-        """Start nothing yet."""
         self._triton = triton
         self._stopped = threading.Event()
         self._prober = Prober(triton, self._stopped)
