@@ -44,7 +44,6 @@ from plate_models.training.worker_pool import map_ahead
 from plate_models.weights import measured_with
 
 Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 _COLUMNS = ("kind", "width_px", "text", "read", "home", "eligible", "raw", "right")
 _BLOCK = 100
@@ -185,7 +184,7 @@ def read_crop(crop: CropSample, nets: Nets) -> Reading:
     return plate.reading
 
 
-def isotonic(raw: Floats, right: Bools) -> Calibration:
+def isotonic(raw: Floats, right: NDArray[np.bool_]) -> Calibration:
     """Find the monotone map next to what came true (Zadrozny and Elkan 2002).
 
     A step of it holds for all of its readings, so its knot stands at their mean logit; between

@@ -80,13 +80,8 @@ def collate(windows: list[Window], device: str) -> tuple[Tensor, Targets]:
 def train(config: DetectorTraining) -> Path:
     """Train, or go on training, until the minutes are used; then write the weights.
 
-    `plates eval --data` measures them on the photos that were not trained on.
-
-    Returns:
-        The weights' file.
-
-    Raises:
-        FileNotFoundError: The data folder lacks world_photos/plates.csv.
+    `plates eval --data` measures them on the photos that were not trained on. Returns the
+    weights' file; a data folder without world_photos/plates.csv is a FileNotFoundError.
     """
     photos = load_world(config.data)
     sampler = WindowSampler(photos, load_empty(config.data))
@@ -99,5 +94,4 @@ def train(config: DetectorTraining) -> Path:
         "photos": len(photos),
         "seed": config.seed,
     }
-    nets = {"detector": training.averaged.module}
-    return training.release(nets, summary)[0]
+    return training.release({"detector": training.averaged.module}, summary)[0]

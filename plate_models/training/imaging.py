@@ -49,8 +49,7 @@ def warp(
 ) -> Picture:
     """See a picture through a homography; `cv2.warpPerspective` counts from pixels' centres."""
     matrix = shift_by(-0.5, -0.5) @ view @ shift_by(0.5, 0.5)
-    flags = cv2.INTER_LINEAR
-    warped = cv2.warpPerspective(image, matrix, tuple(size_wh), flags=flags, borderMode=border)
+    warped = cv2.warpPerspective(image, matrix, tuple(size_wh), borderMode=border)
     return np.asarray(warped, image.dtype)
 
 

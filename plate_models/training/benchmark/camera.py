@@ -57,9 +57,7 @@ class Frame:
         """Pixels per millimetre along the more foreshortened side of such a plate."""
         quad = self.quad(camera, size_mm)
         sides = np.hypot(*(np.roll(quad, -1, axis=0) - quad).T)
-        return float(
-            min((sides[0] + sides[2]) / size_mm[0], (sides[1] + sides[3]) / size_mm[1]) / 2
-        )
+        return float(((sides[:2] + sides[2:]) / size_mm).min() / 2)
 
     @property
     def normal(self) -> Floats:

@@ -14,17 +14,10 @@ import cv2
 import numpy as np
 
 from plate_models.images import decode
-from plate_models.training import labels
+from plate_models.training import imaging, labels
 from plate_models.training.benchmark.passes import render_film
 from plate_models.training.benchmark.photos import BENCHMARK_KINDS, VARIANTS, render_photo
-from plate_models.training.imaging import (
-    Floats,
-    Image,
-    apply_homography,
-    box_corners,
-    compress,
-    shift_by,
-)
+from plate_models.training.imaging import Floats, Image
 from plate_models.training.labels import Box, LabelledPhoto, LabelledPlate
 from plate_models.training.worker_pool import map_ahead
 
@@ -68,7 +61,7 @@ def _surrounded(image: Image) -> tuple[Image, Floats]:
     top, left = height // 2, width // 2
     sides = top, height - top, left, width - left
     larger = cv2.copyMakeBorder(image, *sides, cv2.BORDER_CONSTANT)
-    return np.asarray(larger), shift_by(left, top)
+    return np.asarray(larger), imaging.shift_by(left, top)
 
 
 def _turned(degrees: float) -> Recipe:
@@ -77,7 +70,7 @@ def _turned(degrees: float) -> Recipe:
     def turn(image: Image) -> tuple[Image, Floats]:
         height, width = image.shape[:2]
         view = np.vstack((cv2.getRotationMatrix2D((0, 0), degrees, 1), (0, 0, 1)))
-        corners = apply_homography(view, box_corners(width, height))
+        corners = imaging.apply_homography(view, imaging.box_corners(width, height))
         view[:2, 2] -= corners.min(axis=0)
         size = np.ceil(np.ptp(corners, axis=0)).astype(int).tolist()
         return np.asarray(cv2.warpAffine(image, view[:2], size, flags=cv2.INTER_CUBIC)), view
@@ -102,13 +95,13 @@ def _striped(image: Image) -> Image:
 def _cut(box: Box) -> Recipe:
     """Cut a box out; whatever else was to be seen is gone."""
     x0, y0, x1, y1 = (max(0, round(edge)) for edge in box)
-    return lambda image: (image[y0:y1, x0:x1], shift_by(-x0, -y0))
+    return lambda image: (image[y0:y1, x0:x1], imaging.shift_by(-x0, -y0))
 
 
 _MOTION, _FIELDS_PX, _STRIPE_PX = np.full((1, 9), 1 / 9, np.float32), 6, 50
 RECIPES: dict[str, Recipe] = {
     "grey": _in_place(_grey),
-    "JPEG quality 20": _in_place(lambda image: compress(image, 20)),
+    "JPEG quality 20": _in_place(lambda image: imaging.compress(image, 20)),
     "half size": _halved,
     "amid a larger photo": _surrounded,
     "turned by 15 degrees": _turned(15),
@@ -129,7 +122,8 @@ RECIPES: dict[str, Recipe] = {
 def move_box(box: Box, view: Floats) -> Box:
     """The box around a box whose pixels went where ``view``, (3, 3), sends them."""
     x0, y0, x1, y1 = box
-    moved = apply_homography(view, box_corners(x1 - x0, y1 - y0) + np.array((x0, y0)))
+    corners = imaging.box_corners(x1 - x0, y1 - y0) + np.array((x0, y0))
+    moved = imaging.apply_homography(view, corners)
     low, high = moved.min(axis=0).tolist(), moved.max(axis=0).tolist()
     return low[0], low[1], high[0], high[1]
 

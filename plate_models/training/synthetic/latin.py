@@ -267,9 +267,8 @@ class _Painter:
                 if rng.random() < 0.5:
                     thick = 0.035 * tall
                     y = top + tall / 2
-                    self.fill(
-                        self.ink, (middle - radius, y - thick, middle + radius, y + thick), 255
-                    )
+                    dash = middle - radius, y - thick, middle + radius, y + thick
+                    self.fill(self.ink, dash, 255)
             elif mark < dots:  # in the characters' colour
                 radius = min(0.45 * step, tall * self.between(0.08, 0.24))
                 self.dot(self.ink, middle, top + tall / 2, radius, 255)
