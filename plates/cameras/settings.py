@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -15,6 +16,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from plates.cameras import BESIDE_VARIABLE
 from plates.cameras.events import Kind
 from plates.cameras.frames import WHOLE, Crop
+
+# Points (x, y) in shares of the picture's width and height.
+Share = Annotated[float, Field(ge=0, le=1)]
+Polygon = tuple[tuple[Share, Share], ...]
 
 
 class CameraSettingsError(ValueError):
@@ -66,6 +71,14 @@ def _checked_crop(crop: Crop) -> Crop:
     return crop
 
 
+def _checked_zone(points: Polygon) -> Polygon:
+    # Twice the area (shoelace formula). A rectangle has none where its corners come row by row.
+    sides = pairwise((*points, points[0]))
+    if abs(sum(x * v - u * y for (x, y), (u, v) in sides)) < 1e-6:
+        raise ValueError("expected an area, with its corners in the order in which they are walked")
+    return points
+
+
 def _with_a_server(url: str) -> str:
     address = urlsplit(re.sub("^.*?://([^@]*@)?", "//", url))  # Passwords may have slashes.
     _ = address.port, (address.hostname or "").encode("idna")  # a ValueError if there can't be such
@@ -87,9 +100,6 @@ _ENDPOINT = Field(pattern=rf"^https?://([^/?#\s]*@)?{_HOST}([/?#]\S*)?$")
 _OWN = AfterValidator(_writable)
 DatabaseUrl = Secret[Annotated[str, _DATABASE, _PLACED, _OWN, _SERVED, _EXPANDED]]
 _WHSEC = Field(pattern=r"^whsec_([A-Za-z0-9+/]{4}){8,}(..==|...=)?$")  # at least 24 bytes
-# Points (x, y) in shares of the picture's width and height.
-Share = Annotated[float, Field(ge=0, le=1)]
-Polygon = tuple[tuple[Share, Share], ...]
 
 
 class _Table(BaseModel):
@@ -154,7 +164,7 @@ class Camera(_Table):
     source: Secret[Annotated[str, Field(min_length=1), _EXPANDED]] | None = None
     fps: float = Field(5, gt=0, le=60)
     crop: Annotated[Crop, AfterValidator(_checked_crop)] = WHOLE
-    zones: dict[Name, Annotated[Polygon, Field(min_length=3)]] = {}
+    zones: dict[Name, Annotated[Polygon, Field(min_length=3), AfterValidator(_checked_zone)]] = {}
     lists: tuple[str, ...] = ()  # names; `load` gives a camera without the key all
     targets: tuple[str, ...] = ()
     hwaccel: str | None = None  # a device that PyAV decodes on, such as "cuda" or "vaapi"

@@ -88,6 +88,7 @@ def test_all_problems_are_named_at_once_without_passwords(tmp_path):
         "targets.hub: expected one of this name, found 2",
         "targets.hub.webhook.url: expected an environment variable 'NOWHERE', found none",
         "cameras.gate-1.zones.drive.1.0: Input should be less than or equal to 1, found 1.2",
+        "cameras.gate-1.zones.rows: expected an area, with its corners in the order",
         "cameras.gate-1.lists: expected ['residents', 'staff'], found ['resident']",
         "cameras.gate-1: expected one of this name, found 2",
         "cameras.gate-1.sourc: ",
