@@ -80,7 +80,8 @@ def _checked_zone(points: Polygon) -> Polygon:
 
 
 def _with_a_server(url: str) -> str:
-    address = urlsplit(re.sub("^.*?://([^@]*@)?", "//", url))  # Passwords may have slashes.
+    # Passwords may have slashes; what has three in a row names a file, not a server.
+    address = urlsplit(re.sub("^.*?://(?!/)([^@]*@)?", "//", url))
     _ = address.port, (address.hostname or "").encode("idna")  # a ValueError if there can't be such
     return url
 

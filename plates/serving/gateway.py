@@ -19,7 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m plates.serving.gateway")
     parser.add_argument("--listen", type=int, required=True, help="descriptor of the socket")
     options, settings = begin(parser)
-    # Of 1024, a shell's usual limit, none is left at the connections that would be closed.
+    # A shell's usual limit of 1024 files is used up before surplus connections are refused.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     routers = []

@@ -38,8 +38,9 @@ def test_storage_is_off_by_default(tmp_path):
     storage = load(write(tmp_path, "cameras = []")).storage
     assert (storage.texts, storage.pictures) == (False, False)
     assert storage.url.get_secret_value() == f"sqlite:///{tmp_path}/plates.db"
-    elsewhere = load(write(tmp_path, 'cameras = []\nstorage.url = "sqlite:////tmp/p.db"')).storage
-    assert elsewhere.url.get_secret_value() == "sqlite:////tmp/p.db"
+    for url in ("sqlite:////tmp/p.db", "sqlite:////tmp/me@a..b:c.db"):
+        elsewhere = load(write(tmp_path, f'cameras = []\nstorage.url = "{url}"')).storage
+        assert elsewhere.url.get_secret_value() == url
     with pytest.raises(CameraSettingsError, match=r"storage\.url: .*written to .*, found /nowhere"):
         load(write(tmp_path, 'cameras = []\nstorage.url = "sqlite:////nowhere/p.db"'))
 
