@@ -132,10 +132,9 @@ class Page:
         return json.loads(self.text("#json"))
 
     def problem(self, words=""):
-        """Wait for a message that has these words, and return it."""
+        """Wait for a message that has these words."""
         message = "#problem-words"
         self.wait_for(lambda: self.text(message) and words in self.text(message), words)
-        return self.text(message)
 
     def texts(self):
         """What stands on the plates' faces, letter by letter."""
@@ -150,8 +149,7 @@ class Page:
 
     def network_events(self):
         """Chromium's events of the network since the last call."""
-        rows = self.driver.get_log("performance")
-        return [json.loads(row["message"])["message"] for row in rows]
+        return [json.loads(row["message"])["message"] for row in self.driver.get_log("performance")]
 
 
 def sample(name):
