@@ -133,8 +133,7 @@ class Page:
 
     def problem(self, words=""):
         """Wait for a message that has these words."""
-        message = "#problem-words"
-        self.wait_for(lambda: self.text(message) and words in self.text(message), words)
+        self.wait_for(lambda: (said := self.text("#problem-words")) and words in said, words)
 
     def texts(self):
         """What stands on the plates' faces, letter by letter."""
