@@ -6,7 +6,7 @@ from fastapi import FastAPI
 
 from api.answers import ProblemDocument
 from api.errors import KINDS
-from api.uploads.receiving import UploadForm
+from api.uploads.receiving import FORM, JSON, URLENCODED, UploadForm
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -41,11 +41,10 @@ def body_of(form: UploadForm, properties: dict[str, Any]) -> dict[str, Any]:
     an empty example, for the same reason.
     """
     schema = {"type": "object", "required": [form.fields[0]], "properties": properties}
-    content = {
-        kind: {"schema": file_field("The photo") if kind == "image/*" else schema}
-        for kind in form.types
-    }
-    return {"required": True, "content": content}
+    base64 = {"type": "string", "description": "The photo's bytes in base64"}
+    text = schema | {"properties": properties | {form.fields[0]: base64}}
+    schemas = {FORM: schema, URLENCODED: text, JSON: text, "image/*": file_field("The photo")}
+    return {"required": True, "content": {kind: {"schema": schemas[kind]} for kind in form.types}}
 
 
 def document_tokens(app: FastAPI) -> None:

@@ -69,7 +69,7 @@ export async function askJson(path, fields = {}) {
   return (await ask(address, {})).json();
 }
 
-/** A picture that is kept. */
+/** A picture that the server has. */
 export async function askPicture(path) {
   return (await ask(new URL(path, document.baseURI), {})).blob();
 }

@@ -1,6 +1,8 @@
 // The ways a photo comes in: chosen, taken, dropped, pasted, or our sample.
 
+import { askPicture } from "./asking.js";
 import { byId } from "./elements.js";
+import { text } from "./texts.js";
 
 /** Call `take` with a list of files, whichever way they come. */
 export function takesPhotos(take) {
@@ -12,7 +14,11 @@ export function takesPhotos(take) {
     });
     if (input.files.length) input.dispatchEvent(new Event("change")); // before this script came
   }
-  byId("sample").addEventListener("click", async () => take([await sample()]));
+  byId("sample").addEventListener("click", async () => {
+    const photo = await askPicture("page/sample.jpg").catch(() => null);
+    byId("no-sample").textContent = photo ? "" : `${text("problem.0")}. ${text("advice.0")}`;
+    if (photo) take([new File([photo], "sample.jpg", { type: "image/jpeg" })]);
+  });
   document.addEventListener("paste", (event) => {
     const files = [...(event.clipboardData?.files ?? [])];
     // What is pasted into a field is text; spreadsheets add a picture of it.
@@ -21,11 +27,6 @@ export function takesPhotos(take) {
     take(files);
   });
   takesDrops(take);
-}
-
-async function sample() {
-  const response = await fetch(new URL("page/sample.jpg", document.baseURI));
-  return new File([await response.blob()], "sample.jpg", { type: "image/jpeg" });
 }
 
 /** Anywhere on the page will do: whoever misses would lose the page to the photo. */

@@ -5,7 +5,7 @@ import { takesPhotos } from "./choosing.js";
 import { copies } from "./copying.js";
 import { byId, element } from "./elements.js";
 import { offerCameras } from "./passes.js";
-import { showProblem } from "./problems.js";
+import { clearProblem, showProblem } from "./problems.js";
 import { dragsRegion, readFilter, writeFilter } from "./region.js";
 import { showResults } from "./results.js";
 import { Shots } from "./shots.js";
@@ -59,9 +59,9 @@ function take(files) {
   if (!added.length) return;
   document.querySelector('[data-tab="photos"][aria-pressed="false"]')?.click();
   writeFilter(added[0].filter);
-  stopDrawing();
   const fromSample = document.activeElement === byId("sample");
-  show(added[0]);
+  current = added[0];
+  stopDrawing();
   // The sample's button is gone now, and must not take the focus with it.
   if (fromSample) byId("photo-title").focus();
 }
@@ -80,17 +80,17 @@ function pick(index) {
   button?.closest("li").scrollIntoView({ block: "nearest" });
 }
 
-async function downloadRedacted() {
-  const shot = current;
+async function downloadRedacted(shot) {
   const button = byId("redact");
   button.disabled = true;
+  clearProblem();
   byId("status").textContent = text("redacting");
   try {
     save(await redacted(shot.file), shot.name);
-    byId("status").textContent = text("redacted");
+    if (shot === current) byId("status").textContent = text("redacted");
   } catch (problem) {
     byId("status").textContent = "";
-    showProblem(problem, downloadRedacted);
+    showProblem(problem, () => downloadRedacted(shot));
   }
   button.disabled = false;
 }
@@ -103,9 +103,11 @@ function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }
 
+/** Also if a region was begun: show those that hold. */
 function stopDrawing() {
   byId("frame").classList.remove("choosing");
   byId("draw").setAttribute("aria-pressed", "false");
+  show(current);
 }
 
 function wireFilter() {
@@ -122,9 +124,10 @@ function wireFilter() {
     const choosing = byId("frame").classList.toggle("choosing");
     byId("draw").setAttribute("aria-pressed", String(choosing));
     if (choosing) byId("status").textContent = text("drawing");
+    else stopDrawing();
   });
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") stopDrawing();
+    if (event.key === "Escape" && byId("frame").matches(".choosing")) stopDrawing();
   });
   dragsRegion(byId("frame"), {
     size: () => sizeOf(current),
@@ -141,7 +144,7 @@ function wire() {
   wireFilter();
   byId("cancel").addEventListener("click", () => shots.cancel(current));
   byId("again").addEventListener("click", () => again());
-  byId("redact").addEventListener("click", downloadRedacted);
+  byId("redact").addEventListener("click", () => downloadRedacted(current));
   byId("token-form").addEventListener("submit", (event) => {
     event.preventDefault();
     useToken(byId("token").value.trim(), byId("remember").checked);

@@ -58,7 +58,7 @@ export function dragsRegion(frame, { size, preview, done }) {
     start = positionIn(frame, event, size());
   });
   frame.addEventListener("pointermove", (event) => {
-    if (start) preview(region(event));
+    if (start && active()) preview(region(event));
   });
   frame.addEventListener("pointerup", (event) => {
     if (!start) return;

@@ -38,9 +38,8 @@ async def metrics(services: ServicesOfApp) -> Response:
     return Response(exposition, media_type=CONTENT_TYPE)
 
 
-@router.get(
-    PROBLEM_PATH + "{slug}", responses={404: problem_response("There is no such type of problem")}
-)
+# Not 404 alone: FastAPI would list its own 422 besides, which never comes.
+@router.get(PROBLEM_PATH + "{slug}", responses={"4XX": problem_response("No such problem type")})
 async def problem(slug: str) -> dict[str, Any]:
     """Explain a problem's type."""
     if kind := KINDS.get(slug):

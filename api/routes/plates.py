@@ -56,8 +56,8 @@ async def read_plates(
     """Find and read every licence plate in a photo.
 
     Send the photo as the form field `image`, or as the body with an `image/*` type. JPEG,
-    PNG, WebP, HEIC, BMP, TIFF and GIF are read, up to 20 MB and 64 megapixels. No plates is
-    an answer: an empty list.
+    PNG, WebP, HEIC, BMP, TIFF and GIF are read, by default up to 20 MB and 64 megapixels.
+    No plates is an answer: an empty list.
     """
     upload, wanted = await services.received(context, _FORM, parameters)
     reading = await services.reader.read(upload.photo, context, wanted.countries)
@@ -84,8 +84,8 @@ async def read_batch(
 ) -> answers.BatchAnswer | Response:
     """Find and read every licence plate in several photos.
 
-    Send each as a form field `image`, up to 16 files. The answer has one result for each,
-    in their order: its plates, or what is wrong with it; one bad file doesn't fail the
+    Send each as a form field `image`, by default up to 16 files. The answer has one result for
+    each, in their order: its plates, or what is wrong with it; one bad file doesn't fail the
     others. `roi` and `min_width` hold for all of them, and so does the deadline.
 
     The status is 200 if any photo was read, or if any was refused for its own fault. If the

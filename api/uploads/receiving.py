@@ -267,14 +267,14 @@ def _photos_among(files: list[Part], fields: Mapping[str, bytes], form: UploadFo
     """Find the files of a form that are photos; any other file is a mistake worth naming."""
     photos = [part for part in files if form.any_field or part.name in form.fields]
     others = {part.name for part in files if part.name not in form.fields}
+    as_text = [name for name in form.fields if name in fields]
+    if as_text and not (photos and form.text):
+        kind = errors.InvalidParameter if photos else errors.MissingImage
+        raise kind(_came_as_text(as_text[0]))
     if not photos:
-        came = _listed(others | fields.keys()) or "none"
-        as_text = [name for name in form.fields if name in fields]
-        raise errors.MissingImage(
-            _came_as_text(as_text[0])
-            if as_text
-            else f"The form has no file in the field '{form.fields[0]}'; its fields are: {came}."
-        )
+        came, expected = _listed(others | fields.keys()) or "none", form.fields[0]
+        detail = f"The form has no file in the field '{expected}'; its fields are: {came}."
+        raise errors.MissingImage(detail)
     if len(photos) > form.max_photos:
         raise errors.InvalidParameter(
             f"The form has {len(photos)} photos; at most {form.max_photos} are read at once."

@@ -132,10 +132,8 @@ class Page:
         return json.loads(self.text("#json"))
 
     def problem(self, words=""):
-        """Wait for a message that has these words, and return it."""
-        message = "#problem-words"
-        self.wait_for(lambda: self.text(message) and words in self.text(message), words)
-        return self.text(message)
+        """Wait for a message that has these words."""
+        self.wait_for(lambda: (said := self.text("#problem-words")) and words in said, words)
 
     def texts(self):
         """What stands on the plates' faces, letter by letter."""
@@ -150,8 +148,7 @@ class Page:
 
     def network_events(self):
         """Chromium's events of the network since the last call."""
-        rows = self.driver.get_log("performance")
-        return [json.loads(row["message"])["message"] for row in rows]
+        return [json.loads(row["message"])["message"] for row in self.driver.get_log("performance")]
 
 
 def sample(name):

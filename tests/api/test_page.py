@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from camera_events import a_pass
 from fake_triton import Holding, refusing
-from page_driver import needs_browser, sample, visiting
+from page_driver import ActionChains, Keys, needs_browser, sample, visiting
 from support import PHOTO, running_gateway
 
 from plates.cameras import state_file
@@ -64,6 +64,8 @@ def test_photos_that_are_refused(page, tmp_path):
     page.give("drop", PHOTO, "photo.jpg")
     page.problem("not available right now")
     assert page.text("#problem-actions").startswith("Try again")
+    page.click("#sample")
+    page.wait_for(lambda: "can't be reached" in page.text("#no-sample"), "the sample's refusal")
 
 
 EARLY = """
@@ -99,16 +101,19 @@ def test_photos_chosen_before_the_scripts_came_and_dragged_over_the_page(driver,
 
 
 def test_busy_server_is_asked_again_after_the_time_that_it_wants(page, fake):
-    fake.reply = refusing(grpc.StatusCode.RESOURCE_EXHAUSTED, "queue full")
-    page.give("drop", PHOTO, "photo.jpg")
-    page.problem("busy")
     button = "return document.querySelector('#problem-actions button').disabled"
-    assert page.run(button)
-    assert page.text("#problem-actions").startswith("Try again in")
-    page.wait_for(lambda: not page.run(button), "the end of the countdown")
-    fake.reply = lambda _: fake_triton.outputs()
-    page.click("#problem-actions button")
-    assert [plate["text"] for plate in page.answer("photo.jpg")["plates"]] == ["B840CK197", ""]
+    for ask in (lambda: page.give("drop", PHOTO, "photo.jpg"), lambda: page.click("#redact")):
+        fake.reply = refusing(grpc.StatusCode.RESOURCE_EXHAUSTED, "queue full")
+        ask()
+        page.problem("busy")
+        assert page.run(button)
+        assert page.text("#problem-actions").startswith("Try again in")
+        page.wait_for(lambda: not page.run(button), "the end of the countdown")
+        fake.reply = lambda _: fake_triton.outputs()
+        page.click("#problem-actions button")
+        assert [plate["text"] for plate in page.answer("photo.jpg")["plates"]] == ["B840CK197", ""]
+        assert not page.text("#problem-words")
+    page.wait_for(lambda: "downloaded" in page.text("#status"), "the blurred photo")
     assert not page.text("#problem-words")
 
 
@@ -119,6 +124,11 @@ def test_answers_of_plates_and_of_none(page, fake):
     # The tab of cameras is there only where there are any.
     assert page.run("return document.getElementById('tabs').hidden")
     assert "Not readable" in page.text("#plates .card:last-child .verdict")
+    page.click("#draw")
+    drag = ActionChains(page.driver).click_and_hold(page.driver.find_element("id", "frame"))
+    drag.move_by_offset(80, 50).send_keys(Keys.ESCAPE).move_by_offset(9, 9).release().perform()
+    assert page.text("#status").startswith("2 plates found")
+    assert not page.run("return document.querySelectorAll('#drawing .region').length")
     fake.reply = lambda _: fake_triton.outputs(0)
     page.give("drop", PHOTO, "empty.jpg")
     assert page.answer("empty.jpg")["plates"] == []
@@ -129,6 +139,7 @@ def test_answers_of_plates_and_of_none(page, fake):
         for _ in range(13):
             page.give("drop", PHOTO, "many.jpg")
         assert page.text("#strip") == "Not read, of too many at once: 1"
+        assert page.run("return document.querySelector('#strip li:last-child').offsetLeft") < 100
 
 
 def test_texts_of_an_answer_never_become_markup(page, fake):
@@ -174,9 +185,7 @@ def test_reading_can_be_cancelled(page, fake):
         page.click("#cancel")
         assert page.text("#status") == "Cancelled."
         events = page.network_events
-        page.wait_for(
-            lambda: any(each["params"].get("canceled") for each in events()), "the request's end"
-        )
+        page.wait_for(lambda: any(each["params"].get("canceled") for each in events()), "its end")
     page.click("#again")
     assert page.answer("photo.jpg")["plates"]
 
@@ -187,9 +196,7 @@ ROWS = """
 return [...document.querySelectorAll("#passes tbody tr")].map((row) =>
   [...row.cells].slice(1).map((cell) => cell.innerText.trim()));
 """
-PICTURES = """
-return [...document.querySelectorAll("#passes img")].map((image) => image.naturalWidth);
-"""
+PICTURES = "return [...document.querySelectorAll('#passes img')].map((one) => one.naturalWidth)"
 TABS = "return !document.getElementById('tabs').hidden"
 
 

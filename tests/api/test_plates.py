@@ -234,16 +234,17 @@ def test_a_batch_whose_client_disconnects(fake, caplog):
 def test_openapi_documents_problems_and_has_valid_examples(client):
     schema = client.get("/openapi.json").json()
     for path in ("/v1/plates", BATCH, ALPR):
-        responses = schema["paths"][path]["post"]["responses"]
-        assert responses.keys() >= {str(kind.status) for kind in KINDS.values()}, path
-        # What stands in the address is no field of the form as well: clients would send it twice.
         operation = schema["paths"][path]["post"]
+        assert operation["responses"].keys() >= {str(kind.status) for kind in KINDS.values()}, path
+        # What stands in the address is no field of the form as well: clients would send it twice.
         fields = operation["requestBody"]["content"]["multipart/form-data"]["schema"]["properties"]
         assert not fields.keys() & {each["name"] for each in operation["parameters"]}
         assert not any(field.get("default") or field.get("example") for field in fields.values())
+    assert "binary" not in str(operation["requestBody"]["content"]["application/json"])
     refused = schema["paths"]["/v1/plates"]["post"]["responses"]["429"]["content"]
     problem = {"$ref": "#/components/schemas/ProblemDocument"}
     assert refused == {"application/problem+json": {"schema": problem}}
+    assert "HTTPValidationError" not in schema["components"]["schemas"]  # it is never sent
     for model in (PlatesAnswer, BatchAnswer, PlateReaderAnswer, AlprAnswer):
         example = schema["components"]["schemas"][model.__name__]["example"]
         assert json.loads(model.model_validate(example).model_dump_json()) == example

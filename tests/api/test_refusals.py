@@ -102,6 +102,7 @@ REFUSED = {
         (photos("image", "image"), "2 photos; at most 1"),
         (photos("image", "other"), "other"),
         (with_fields("image", redact="perhaps"), "redact"),
+        (with_fields("image", image="base64"), "'image' came as text"),
     ],
     (PLATES, "invalid-form"): [
         (body(b"x", "multipart/form-data"), "no boundary"),
