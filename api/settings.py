@@ -253,13 +253,6 @@ class Settings(BaseSettings):
         return self.tokens + (_tokens_in(self.tokens_file) if self.tokens_file else ())
 
     @property
-    def triton_address(self) -> str:
-        """host:port of Triton's gRPC endpoint; raises `ValueError` without a `triton_url`."""
-        if self.triton_url is None:
-            raise ValueError("PLATES_TRITON_URL is not set: there is no Triton to talk to")
-        return self.triton_url.rpartition("://")[2]
-
-    @property
     def limits(self) -> Limits:
         """What a photo may be at most."""
         return Limits(max_bytes=self.max_bytes, max_pixels=self.max_pixels)
