@@ -60,7 +60,6 @@ def _token(value: SecretStr) -> SecretStr:
 
 ReadableFile = Annotated[Path, AfterValidator(_readable)]
 TokensFile = Annotated[Path, AfterValidator(lambda file: _tokens_in(file) and file)]
-Origin = Annotated[str, AfterValidator(_origin)]
 Token = Annotated[SecretStr, AfterValidator(_token)]
 
 
@@ -181,7 +180,7 @@ class Settings(BaseSettings):
     rate_burst: Count = 10
     """Photos at once before that rate holds."""
 
-    cors_origins: Annotated[tuple[Origin, ...], NoDecode] = ()
+    cors_origins: Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode] = ()
     """Web sites whose pages may use the service, such as `https://gate.example`; none: only its
     own."""
 
