@@ -29,7 +29,7 @@ class Readiness:
         self._photo = canary_photo()
         self._one_at_a_time = asyncio.Lock()
         self._read_at = self._failed_at = float("-inf")
-        self._reason: str | None = None
+        self._problem: Problem | None = None
 
     def note_read(self, recognition: Recognition) -> None:
         """Count a photo as proof, if it has plates: without them the later models had no work."""
@@ -40,7 +40,7 @@ class Readiness:
         """Discard the proof: the recognizer was away or too slow for a photo."""
         self._read_at = float("-inf")
 
-    async def reason_not_ready(self) -> str | None:
+    async def problem(self) -> Problem | None:
         """None if a photo was read lately, or the canary is now; else why the canary was not."""
         # Not behind the lock: a slow canary holds it while other photos are read.
         if self._is_young(self._read_at):
@@ -49,13 +49,13 @@ class Readiness:
             if self._is_young(self._read_at):
                 return None
             if not self._is_young(self._failed_at):
-                self._reason = await self._try_canary()
-            return self._reason
+                self._problem = await self._try_canary()
+            return self._problem
 
     def _is_young(self, moment: float) -> bool:
         return time.monotonic() - moment <= self._max_age_s
 
-    async def _try_canary(self) -> str | None:
+    async def _try_canary(self) -> Problem | None:
         started = time.monotonic()
         try:
             await self._client.recognize(self._photo, self._timeout_s, "canary")
@@ -63,6 +63,6 @@ class Readiness:
             if self._read_at >= started:
                 return None
             self._failed_at = time.monotonic()
-            return problem.detail
+            return problem
         self._read_at = time.monotonic()
         return None

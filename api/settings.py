@@ -60,7 +60,6 @@ def _token(value: SecretStr) -> SecretStr:
 
 ReadableFile = Annotated[Path, AfterValidator(_readable)]
 TokensFile = Annotated[Path, AfterValidator(lambda file: _tokens_in(file) and file)]
-Origin = Annotated[str, AfterValidator(_origin)]
 Token = Annotated[SecretStr, AfterValidator(_token)]
 
 
@@ -181,7 +180,7 @@ class Settings(BaseSettings):
     rate_burst: Count = 10
     """Photos at once before that rate holds."""
 
-    cors_origins: Annotated[tuple[Origin, ...], NoDecode] = ()
+    cors_origins: Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode] = ()
     """Web sites whose pages may use the service, such as `https://gate.example`; none: only its
     own."""
 
@@ -251,13 +250,6 @@ class Settings(BaseSettings):
     def accepted_tokens(self) -> tuple[SecretStr, ...]:
         """The tokens of both settings; raises `ValueError` if the file can't be read any more."""
         return self.tokens + (_tokens_in(self.tokens_file) if self.tokens_file else ())
-
-    @property
-    def triton_address(self) -> str:
-        """host:port of Triton's gRPC endpoint; raises `ValueError` without a `triton_url`."""
-        if self.triton_url is None:
-            raise ValueError("PLATES_TRITON_URL is not set: there is no Triton to talk to")
-        return self.triton_url.rpartition("://")[2]
 
     @property
     def limits(self) -> Limits:

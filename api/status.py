@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from pydantic import TypeAdapter
 
-State = Literal["failed", "starting", "healing", "ready"]  # the worst first
+State = Literal["failed", "stopped", "starting", "healing", "ready"]  # the worst first
 
 
 @dataclass(frozen=True)

@@ -105,10 +105,10 @@ class TritonClient:
 
 def channel_to(settings: Settings) -> tuple[dict[str, Any], dict[str, str] | None]:
     """The arguments of a client of the Triton that the settings name, and its calls' headers."""
-    token, ca_file = settings.triton_token, settings.triton_ca_file
+    token, ca_file, url = settings.triton_token, settings.triton_ca_file, settings.triton_url or ""
     channel = {
-        "url": settings.triton_address,
-        "ssl": (settings.triton_url or "").startswith("grpcs://"),
+        "url": url.rpartition("://")[2],
+        "ssl": url.startswith("grpcs://"),
         "root_certificates": str(ca_file) if ca_file else None,
         "channel_args": _CHANNEL_OPTIONS,
     }

@@ -53,8 +53,8 @@ async def _on_http_exception(request: Request, error: HTTPException) -> Response
         detail = f"There is nothing at {request.url.path}. /docs lists what there is."
     elif error.status_code == 405:
         detail = f"{request.method} is not possible at {request.url.path}."
-    document = _logged(plain_document(error.status_code, detail, request.state.request_id))
-    return _respond(request, document, error.headers)
+    document = plain_document(error.status_code, detail, request.state.request_id)
+    return _respond(request, _logged(document, error.__cause__), error.headers)
 
 
 async def _on_disconnect(_: Request, __: ClientDisconnect) -> Response:

@@ -23,8 +23,8 @@ async def healthz() -> dict[str, str]:
 @router.get("/readyz", responses={503: problem_response("Not ready")})
 async def readyz(services: ServicesOfApp) -> dict[str, str]:
     """Answer 200 if a photo with a plate was read lately, or if a small one is read now."""
-    if reason := await services.readiness.reason_not_ready():
-        raise HTTPException(503, reason, headers={"Retry-After": "2"})
+    if problem := await services.readiness.problem():
+        raise HTTPException(503, problem.detail, {"Retry-After": "2"}) from problem.__cause__
     return {"status": "ready"}
 
 

@@ -66,7 +66,9 @@ class Installation:
         # A symlink: the stub finds the wheel's libraries relative to where it really lies.
         (python / _STUB).symlink_to(self.stub)
         for model in Path(str(files("plate_models"))).glob("backends/*/model.py"):
-            shutil.copytree(model.parent, folder / model.parent.name)
+            # Made here: a copy of a read-only folder could not be emptied again.
+            (folder / model.parent.name).mkdir()
+            shutil.copy2(model, folder / model.parent.name)
         return folder
 
     def environment(self, profile: str) -> dict[str, str]:

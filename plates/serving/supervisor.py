@@ -75,6 +75,8 @@ class Supervisor:
         with ThreadPoolExecutor(len(self._parts)) as pool:
             list(pool.map(lambda part: part.stop(), self._parts[1:]))
         self._parts[0].stop()
+        if self._written and self._written.state != "failed":
+            self._write("stopped")
 
     @contextlib.contextmanager
     def _failure_written(self) -> Iterator[None]:

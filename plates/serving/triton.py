@@ -152,15 +152,19 @@ class EmbeddedTriton:
         with self._lock:
             server, self._server = self._server, None
             folder, self._folder = self._folder, None
-        if server is not None:
-            # Its stubs are in its group. They survive a server that crashed, and ignore SIGTERM.
-            processes.kill_group(server.pid, KILL_S)
-            server.poll()
-            for segment in processes.leftovers(self.shm_prefix):
-                with contextlib.suppress(OSError):  # It has gone, or is another user's.
-                    segment.unlink()
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+        try:
+            if server is not None:
+                # Its stubs are in its group. They survive its crash, and ignore SIGTERM.
+                processes.kill_group(server.pid, KILL_S)
+                server.poll()
+                for segment in processes.leftovers(self.shm_prefix):
+                    with contextlib.suppress(OSError):  # It has gone, or is another user's.
+                        segment.unlink()
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+        except BaseException:  # a stop signal: `stop` has all of it to do
+            self._server, self._folder = server, folder
+            raise
 
     def _check(self) -> Installation:
         installation = find_installation()

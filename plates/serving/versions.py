@@ -151,7 +151,7 @@ def _copy(source: Path, folder: Path, digest: str) -> None:
     try:
         found = sha256_of(Path(shutil.copy2(source, folder)))
     except OSError as error:
-        raise VersionError(f"{source} can't be copied: {error.strerror or error}") from error
+        raise VersionError(f"{source} can't be copied: {error}") from error
     if digest and found != digest:
         raise VersionError(
             f"{source} is not what was exported: expected SHA-256 {digest}, found {found}"

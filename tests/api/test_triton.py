@@ -17,6 +17,7 @@ from support import PHOTO, STATUS, assert_problem, number, post_raw, running_gat
 
 from api.errors import PHOTO_PROBLEMS
 from api.settings import Settings
+from api.triton import channel_to
 
 AWAY = "recognizer-unavailable"
 
@@ -80,7 +81,7 @@ def test_answers_of_another_shape_are_noticed(client, fake, broken):
 
 
 @pytest.mark.parametrize("was_there", [True, False])
-def test_triton_that_is_away(was_there):
+def test_triton_that_is_away(was_there, caplog):
     fake = FakeTriton()
     if not was_there:
         fake.close()
@@ -91,6 +92,7 @@ def test_triton_that_is_away(was_there):
         assert_problem(post_raw(client, PHOTO), 503, AWAY)
         assert client.get("/healthz").json() == {"status": "alive"}
         assert_problem(client.get("/readyz"), 503, None)
+    assert caplog.text.count("[StatusCode.UNAVAILABLE]") == 2, "each names its cause in the log"
 
 
 def test_photos_that_are_read_at_the_stop_are_answered(fake):
@@ -136,7 +138,7 @@ def test_addresses_of_one_triton_or_several():
         *("triton:8001", "grpc://triton.plates.svc:8001", "[::1]:8001"),
         *("ipv4:10.0.0.1:8001,10.0.0.2:8001", "ipv6:[::1]:8001,[::2]:8001"),
     ):
-        assert Settings(triton_url=url).triton_address == url.removeprefix("grpc://")
+        assert channel_to(Settings(triton_url=url))[0]["url"] == url.removeprefix("grpc://")
     for url in (
         *("triton", "http://triton:8001", "triton:80010", "triton:0", "one:8001,two:8001"),
         *("ipv4:10.0.0.1:8001,", "ipv4:10.0.0.1,10.0.0.2:8001"),

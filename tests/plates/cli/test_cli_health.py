@@ -1,7 +1,5 @@
 """`plates health`: what it asks, and what it answers."""
 
-import json
-
 from small_server import Reply, small_server
 from support import make_certificate
 
@@ -17,14 +15,13 @@ def test_a_service_is_well_if_it_answers_200_and_its_supervisor_is_ready(run, tm
             done = run("health", *f"{server.url}/{words}".split())
             assert done.returncode == status
             assert status == 0 or f"{words} no photo is read" in done.stderr
-        for state, said in {"ready": "", "healing": "healing", "failed": "failed"}.items():
-            file.write_text(json.dumps({"state": state, "restarts": {}}))
+        status = '{"state": "%s", "restarts": {}}'
+        reasons = {status % state: f"says: {state}" for state in ("healing", "failed", "stopped")}
+        reasons |= dict.fromkeys(("", "[]", status % "well"), "there is no status")
+        for content, reason in {status % "ready": "", **reasons}.items():
+            file.write_text(content)
             done = run("health", f"{server.url}/200", "--status", file)
-            assert done.returncode == bool(said) and said in done.stderr
-        for no_status in ("", "[]", '{"state": "well", "restarts": {}}'):
-            file.write_text(no_status)
-            done = run("health", f"{server.url}/200", "--status", file)
-            assert done.returncode == 1 and "there is no status" in done.stderr
+            assert done.returncode == bool(reason) and reason in done.stderr
 
 
 def test_a_certificate_must_be_trusted(run, tmp_path):

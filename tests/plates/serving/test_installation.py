@@ -28,7 +28,7 @@ def models(tmp_path):
     return make_repository(tmp_path / "мои модели")  # as a home folder may have it
 
 
-def test_triton_gets_this_python_but_not_our_settings(wheel, tmp_path, monkeypatch):
+def test_triton_gets_this_python_no_settings_and_removable_backends(wheel, tmp_path, monkeypatch):
     for name in ("PLATES_TOKENS", "PLATES_TRITON_TOKEN", "PYTHONPATH"):
         monkeypatch.setenv(name, "secret-of-the-gate")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
@@ -44,6 +44,8 @@ def test_triton_gets_this_python_but_not_our_settings(wheel, tmp_path, monkeypat
     for_cpu = wheel.environment("cpu")
     assert for_cpu["LD_LIBRARY_PATH"] != variables["LD_LIBRARY_PATH"]
     assert "CUDA_VISIBLE_DEVICES" not in variables and for_cpu["CUDA_VISIBLE_DEVICES"] == ""
+    monkeypatch.setattr("shutil.copytree", None)  # It copies modes, those of read-only folders too.
+    assert (wheel.lay_out_backends(tmp_path / "copy") / "openvino" / "model.py").exists()
 
 
 def test_tritons_log_does_not_fill_the_disk(tmp_path, monkeypatch):
@@ -59,6 +61,9 @@ def test_tritons_log_does_not_fill_the_disk(tmp_path, monkeypatch):
             server.tidy()
             assert log.stat().st_size == size
         written.write(b"the end")
+    monkeypatch.setattr("shutil.rmtree", Mock(side_effect=KeyboardInterrupt))  # a stop signal
+    with pytest.raises(KeyboardInterrupt):
+        server.kill()
     assert server.log_tail() == "the end"
 
 
