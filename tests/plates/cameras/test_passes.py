@@ -163,10 +163,10 @@ def one_that_follows_before_it_can_be_read(second, _end=9):
 
 
 def a_part_at_the_pictures_edge(second, _end=5):
-    x = 400 + 250 * second
+    x, below = 400 + 250 * second, seen(OTHER, (300, 712))
     if x > 1300:
         return []
-    return [seen(CAR, (x, 300)) if x < 1210 else seen(CAR[:4], ((1280 + x - 60) / 2, 300), 80)]
+    return [below, seen(CAR, (x, 300)) if x < 1210 else seen(CAR[:4], (610 + x / 2, 300), 80)]
 
 
 def one_that_is_found_twice_in_a_frame(second, _end=4):
@@ -272,8 +272,7 @@ def test_an_hour_of_standing_is_one_pass_that_needs_no_more_memory():
 
     def script(second):
         traced.append(tracemalloc.get_traced_memory()[0])
-        # Most frames aren't read: nothing moves.
-        return None if second % 12 else [seen(CAR, (400, 300))]
+        return None if second % 12 else [seen(CAR, (400, 300))]  # Most frames aren't read.
 
     tracemalloc.start()
     events = run(passes_of(), script, times=range(3600))
@@ -320,21 +319,22 @@ def test_zones_name_passes_and_leave_out_others():
     left = {"left": ((0, 0), (0.5, 0), (0.5, 1), (0, 1))}
 
     def script(second, _end=3):
-        return [seen(CAR, (300 + 200 * second, 600)), seen(OTHER, (1000, 500 + 10 * second))]
+        return [seen(CAR, (900 - 200 * second, 600)), seen(OTHER, (1000, 300 + 10 * second))]
 
     [event] = ended(run(passes_of(zones=left), script))
     assert (event.text, event.motion.zones) == (CAR, ["left"])
 
 
 def test_a_listed_plate_is_matched_by_its_probability_not_by_its_spelling(tmp_path):
-    (tmp_path / "residents.csv").write_text(f"{CAR}\nA001AA77\n")
-    residents = PlateList("residents", tmp_path / "residents.csv")
+    for name, listed in (("blocked", OTHER), ("residents", f"{CAR}\nA001AA77\n")):
+        (tmp_path / name).write_text(listed)
+    lists = [PlateList(name, tmp_path / name) for name in ("blocked", "residents")]
 
     def events_of(text, sure_at=lambda _: 0.999):
         def script(second, _end=2):
             return [seen(text, (400 + 50 * second, 300), sure=sure_at(second))]
 
-        return run(passes_of(lists=[residents]), script)
+        return run(passes_of(lists=lists), script)
 
     [match] = [event.match for event in ended(events_of(CAR))]
     assert (match.list, match.text) == ("residents", CAR) and match.probability > 0.9
