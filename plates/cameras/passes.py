@@ -92,7 +92,7 @@ class _Run:
         bests = other.best, self.best
         self.best = max(bests, key=lambda view: (view.plate.text != "", view.plate.score))
         self.widest = max(other.widest, self.widest, key=lambda view: view.plate.width)
-        self.whole += other.whole
+        self.whole = sorted(self.whole + other.whole, key=lambda view: view.now)
         del self.whole[1:-1]
 
     @property

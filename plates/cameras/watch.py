@@ -50,7 +50,7 @@ class Step:
 
     camera: str
     frame: Frame | None
-    plates: Sequence[SeenPlate]
+    plates: Sequence[SeenPlate] | None  # None where it was not read
     reports: Sequence[Report]
 
 
@@ -64,7 +64,7 @@ def follow(source: FrameSource, passes: Passes, read: Read) -> Iterator[Step]:
     """Read a camera's frames until its source ends. Frames in which nothing moves are not read."""
     gate = MotionGate()
     for frame in source.frames():
-        plates: list[SeenPlate] = []
+        plates: list[SeenPlate] | None = None
         if frame is None:
             reports = passes.advance()
         elif not gate.moved(frame):
@@ -81,7 +81,7 @@ def follow(source: FrameSource, passes: Passes, read: Read) -> Iterator[Step]:
                 stream = Stream(frames_dropped=state.frames_dropped, reconnects=state.reconnects)
                 reports = passes.add(frame, plates, stream)
         yield Step(passes.camera, frame, plates, reports)
-    yield Step(passes.camera, None, (), passes.close())
+    yield Step(passes.camera, None, None, passes.close())
 
 
 def follow_all(cameras: Sequence[Camera], nets: Nets, outputs: Sequence[Output]) -> None:
@@ -195,9 +195,9 @@ def annotated_videos(folder: Path, fps: float) -> Iterator[Output]:
     def write(step: Step) -> None:
         if step.frame is None:
             return
-        plates = seen[step.camera] = step.plates or seen.get(step.camera, ())
-        rgb = cv2.cvtColor(step.frame.image, cv2.COLOR_BGR2RGB)
-        drawn = annotate(np.asarray(rgb, np.uint8), plates)
+        if step.plates is not None:
+            seen[step.camera] = step.plates
+        drawn = annotate(step.frame.image[..., ::-1], seen.get(step.camera, ()))
         drawn = drawn[: drawn.shape[0] // 2 * 2, : drawn.shape[1] // 2 * 2]  # as H.264 needs it
         if step.camera not in videos:
             container = av.open(folder / f"{step.camera}.mp4", "w")

@@ -1,15 +1,13 @@
 """Pictures with their plates drawn in."""
 
-from types import SimpleNamespace
+from collections import namedtuple
 
 import numpy as np
 import pytest
 
 from plates.annotate import annotate, straighten
 
-
-def plate(quad, text):
-    return SimpleNamespace(quad=quad, text=text)
+plate = namedtuple("plate", "quad text")
 
 
 def test_annotations_are_drawn_on_a_copy():
