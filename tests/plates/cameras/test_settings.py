@@ -56,6 +56,10 @@ def test_a_file_may_lie_in_a_folder_that_is_not_writable_but_must_be_readable(
     for settings in (elsewhere + target.format("new"), "cameras = []"):
         with pytest.raises(CameraSettingsError, match=r"written to .*/var/lib/plates\), found"):
             load(write(tmp_path, settings))
+    (tmp_path / "plates.db").touch()
+    monkeypatch.setattr(os, "access", lambda path, _: path.suffix != ".db")
+    with pytest.raises(CameraSettingsError, match=r"storage\.url: .* found /.*plates\.db$"):
+        load(write(tmp_path, "cameras = []"))
     addresses = ["u@h/db?sslmode=require", "u:hunter@2@h/db", "u:hunt@er/2@h/db", "h/db"]
     addresses += [f"u:hunter2@{server}/db" for server in ("h:x", "h:99999", "h..i")]
     for address in addresses:
