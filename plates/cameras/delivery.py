@@ -83,8 +83,7 @@ def _attempt(store: Store, target: Target, delivery: Delivery, stop: threading.E
     except Exception as error:
         # Other events must not wait for this one; libraries' messages may have passwords.
         reason = error if isinstance(error, NotDelivered) else type(error).__name__
-        if isinstance(error, NotDelivered):
-            stop.wait(error.pause_s)
+        stop.wait(getattr(error, "pause_s", 0))
         again = store.failed(delivery, time.time())
         level, outcome = (logging.WARNING, "again later") if again else (logging.ERROR, "lost")
         logger.log(level, "%s: event %d %s: %s", delivery.target, delivery.seq, outcome, reason)

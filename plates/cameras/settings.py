@@ -38,22 +38,23 @@ def _writable(place: Path | str, info: pydantic.ValidationInfo) -> Path | str:
     if isinstance(place, Path) or place.startswith("sqlite"):
         path = Path(str(place).removeprefix("sqlite:///"))
         used = info.context["used"] if info.context else set()
-        if path.resolve() in used or (path.exists() and not path.is_file()):
+        exists = os.path.exists(path)  # False in a locked folder, where Path's methods raise
+        if path.resolve() in used or (exists and not path.is_file()):
             raise ValueError("expected a file of its own")
         used.add(path.resolve())
         # A database needs its folder, too; of a file that is there nothing else.
-        needed = path if os.path.exists(path) and path == place else path.parent
-        if not os.access(needed, os.W_OK):
-            writable = "a place that can be written to (in containers: /var/lib/plates)"
-            raise ValueError(f"expected {writable}, found {needed}")
+        for needed in [path] * exists + [path.parent] * (not exists or path != place):
+            if not os.access(needed, os.W_OK) and not os.environ.get(BESIDE_VARIABLE):
+                writable = "a place that can be written to (in containers: /var/lib/plates)"
+                raise ValueError(f"expected {writable}, found {needed}")
     return place
 
 
-def _readable(path: Path, info: pydantic.ValidationInfo) -> Path:
-    if not path.is_file() or not os.access(path, os.R_OK):
+def _readable(path: Path, info: pydantic.ValidationInfo[Any]) -> Path:
+    there = os.path.isfile(path) and os.access(path, os.R_OK)
+    if not there and not os.environ.get(BESIDE_VARIABLE):  # The service may go on without it.
         raise ValueError("expected a file that can be read")
-    if info.context:
-        info.context["used"].add(path.resolve())
+    info.context["used"].add(path.resolve())
     return path
 
 

@@ -261,15 +261,14 @@ class _CaptureClock:
     def __init__(self, container: av.container.InputContainer, address: str, live: bool) -> None:
         self._container, self._live = container, live
         self.source: Clock = "arrival" if live else "file"
-        self._offset = 0.0
         if not live:  # When its first frame was taken. A file is as old as its last one.
             try:
                 created = container.metadata["creation_time"]
-                self._offset = datetime.fromisoformat(created).timestamp()
+                self._began = datetime.fromisoformat(created).timestamp()
             except (KeyError, ValueError):
                 duration_s = (container.duration or 0) / av.time_base
-                self._offset = Path(address).stat().st_mtime - duration_s
-        self._time_s, self._first_s = 0.0, math.inf
+                self._began = Path(address).stat().st_mtime - duration_s
+        self._time_s, self._first_s, self._least_s = 0.0, math.inf, math.inf
 
     def of(self, frame: av.VideoFrame) -> tuple[float, float]:
         """Unix seconds, and seconds since the first frame."""
@@ -284,17 +283,17 @@ class _CaptureClock:
         self._time_s = time_s
         position_s = time_s - self._first_s
         if not self._live:
-            return self._offset + position_s, position_s
+            return self._began + position_s, position_s
         start = self._container.start_time_realtime
         known = start / 1e6 + time_s if start else 0.0
         if abs(known - now) < _MOST_SKEW_S:
             self.source = "rtcp"
             return known, position_s
         self.source = "arrival"
-        # The least delay so far: frames come late, never early.
-        least = min((self._offset or now) + _CREEP_S, now - position_s)
-        self._offset = max(least, now - position_s - _SILENT_S)
-        return self._offset + position_s, position_s
+        # Beside the least delay so far, by a clock that nobody sets: frames come late, never early.
+        began = time.monotonic() - position_s
+        self._least_s = max(min(self._least_s + _CREEP_S, began), began - _SILENT_S)
+        return now - (began - self._least_s), position_s
 
 
 def _decoded(

@@ -123,9 +123,11 @@ class Store:
         self._insert: Any = sqlite.insert if is_sqlite else postgresql.insert
         self._lock = "BEGIN IMMEDIATE" if is_sqlite else "SELECT pg_advisory_xact_lock(7075)"
         # SQLite's transactions begin where the lock is taken, not before.
-        options = {"timeout": _BUSY_S} | ({"isolation_level": None} if is_sqlite else {})
+        how = {"timeout": _BUSY_S} | ({"isolation_level": None} if is_sqlite else {})
         url = url.replace("postgresql://", "postgresql+pg8000://")
-        self._engine = sa.create_engine(url, connect_args=options, pool_pre_ping=True)
+        # A file is opened each time: it may have been replaced, as by a backup.
+        pool = sa.NullPool if is_sqlite else sa.QueuePool
+        self._engine = sa.create_engine(url, connect_args=how, poolclass=pool, pool_pre_ping=True)
 
     def close(self) -> None:
         """Close the connections."""
@@ -262,6 +264,7 @@ class Store:
             self._created = True
         # pg8000 lets its socket's errors through.
         except (sa.exc.DBAPIError, sa.exc.TimeoutError, OSError) as error:
+            self._created = False  # It may be another database now.
             # Without the statement, whose parameters are texts of plates.
             raise StoreUnavailable(str(getattr(error, "orig", error))) from None
 

@@ -200,7 +200,8 @@ def annotated_videos(folder: Path, fps: float) -> Iterator[Output]:
         drawn = annotate(step.frame.image[..., ::-1], seen.get(step.camera, ()))
         drawn = drawn[: drawn.shape[0] // 2 * 2, : drawn.shape[1] // 2 * 2]  # as H.264 needs it
         if step.camera not in videos:
-            container = av.open(folder / f"{step.camera}.mp4", "w")
+            (path := folder / f"{step.camera}.mp4").write_bytes(b"")  # PyAV's error names no file.
+            container = av.open(path, "w")
             stream = container.add_stream("libx264", rate=Fraction(fps).limit_denominator(1000))
             stream.height, stream.width = drawn.shape[:2]
             stream.codec_context.time_base = Fraction(1, _TICKS)

@@ -144,7 +144,8 @@ def _follow(
     signal.signal(signal.SIGTERM, stop)
     for step in follow(source, passes, read):
         for report in step.reports:
-            picture = _jpeg(report.crop) if pictures else None
+            bgr = cv2.cvtColor(report.crop, cv2.COLOR_RGB2BGR)
+            picture = cv2.imencode(".jpg", bgr)[1].tobytes() if pictures else None
             outbox.put(partial(add, report.event, time.time(), picture))
         if not goes_on():
             return
@@ -160,10 +161,6 @@ def _end_of(event: Pass) -> tuple[Pass, float]:
     end = event.model_copy(update={"type": "pass.ended", "revision": event.revision + 1})
     now = time.time()
     return end, min(max(event.time.last, now - 40), now)
-
-
-def _jpeg(crop: NDArray[np.uint8]) -> bytes:
-    return cv2.imencode(".jpg", cv2.cvtColor(crop, cv2.COLOR_RGB2BGR))[1].tobytes()
 
 
 def _source(camera: camera_settings.Camera, folder: Path, limits: Limits) -> FrameSource:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from camera_events import SIGNING_KEY
-from support import ROOT
+from support import ROOT, write_files
 
 from plates.cameras.settings import CameraSettingsError, load
 
@@ -48,12 +48,13 @@ def test_storage_is_off_by_default(tmp_path):
 def test_a_file_may_lie_in_a_folder_that_is_not_writable_but_must_be_readable(
     tmp_path, monkeypatch
 ):
-    (tmp_path / "log").touch()
-    monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)
+    write_files(tmp_path, {"log": b"", "db/old": b""})
+    monkeypatch.setattr(os, "access", lambda path, _: path not in (tmp_path, tmp_path / "db/old"))
     target = '[[targets]]\nname = "log"\nkind = "jsonl"\npath = "{}"\n'
     elsewhere = 'cameras = []\nstorage.url = "sqlite:////tmp/p.db"\n'
     assert load(write(tmp_path, elsewhere + target.format("log"))).targets
-    for settings in (elsewhere + target.format("new"), "cameras = []"):
+    old = 'cameras = []\nstorage.url = "sqlite:///db/old"'
+    for settings in (elsewhere + target.format("new"), "cameras = []", old):
         with pytest.raises(CameraSettingsError, match=r"written to .*/var/lib/plates\), found"):
             load(write(tmp_path, settings))
     addresses = ["u@h/db?sslmode=require", "u:hunter@2@h/db", "u:hunt@er/2@h/db", "h/db"]
@@ -66,6 +67,8 @@ def test_a_file_may_lie_in_a_folder_that_is_not_writable_but_must_be_readable(
     monkeypatch.setattr(os, "access", lambda _, mode: mode != os.R_OK)
     with pytest.raises(CameraSettingsError, match="residents: expected a file that can be read"):
         load(path)
+    monkeypatch.setenv("PLATES_CAMERAS_BESIDE", str(tmp_path))  # in a process that is restarted
+    assert load(path).lists
 
 
 def test_all_problems_are_named_at_once_without_passwords(tmp_path):

@@ -95,13 +95,19 @@ def test_an_event_is_written_once_and_a_pass_ends_once(open_store):
     assert len(store.due("b", 0)) == 1
 
 
-def test_a_database_of_an_earlier_version_gets_its_new_indexes(open_store):
+def test_a_database_of_an_earlier_version_gets_new_indexes_and_a_new_one_its_tables(open_store):
     store = open_store()
     store.add(a_pass(1), None, [])
     with store._engine.begin() as connection:
         connection.execute(sa.text("DROP INDEX events_created"))
-    open_store().add(a_pass(2), None, [])
+    (reader := open_store()).add(a_pass(2), None, [])
     assert "events_created" in [i["name"] for i in sa.inspect(store._engine).get_indexes("events")]
+    Path(store._engine.url.database).unlink(missing_ok=True)
+    with store._engine.begin() as connection:
+        connection.execute(sa.text("DROP TABLE IF EXISTS events"))
+    with pytest.raises(StoreUnavailable):
+        store.add(a_pass(3), None, [])
+    assert store.add(a_pass(4), None, []) and len(search(reader)) == 1
 
 
 def test_search_by_text(open_store):

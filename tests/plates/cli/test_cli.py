@@ -126,11 +126,14 @@ def test_senseless_words_are_refused_in_one_line(words, text, trained, run, tmp_
     assert done.stdout == "" and not trained
 
 
-def test_a_full_disk_is_one_line():
+def test_a_full_disk_or_one_that_nobody_may_write_to_is_one_line():
     with Path("/dev/full").open("w") as full:
         command = [*PLATES, "config", "table"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (1, "plates config: No space left on device\n")
+    command = [*PLATES, "watch", SCENE, "--annotate", "/proc"]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+    assert done.stderr == f"plates watch: /proc/{SCENE.stem}.mp4: No such file or directory\n"
 
 
 def test_a_closed_output_or_one_that_lacks_characters_is_no_error():
