@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as serialize
 from torch import Tensor, nn
 
 from plate_models import release, spec
@@ -83,9 +83,11 @@ def save(
     metadata = {"contract": contract_of(name, specs), "training": dated}
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.safetensors"
-    save_file(tensors, path, {key: json.dumps(value) for key, value in metadata.items()})
-    path.chmod(0o644)  # Written as 0600: the user of a container could not read it.
-    return path
+    data = serialize(tensors, {key: json.dumps(value) for key, value in metadata.items()})
+    partial = path.with_suffix(".partial")  # a full disk leaves the weights of before
+    partial.write_bytes(data)
+    partial.chmod(0o644)  # for the user of a container, whatever the umask
+    return partial.replace(path)
 
 
 def read_file(path: Path) -> WeightsFile:

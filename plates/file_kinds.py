@@ -11,10 +11,6 @@ Kind = Literal["photo", "video", "unread", "other"]
 
 # `kind_of` needs that many of a file's first bytes.
 HEAD_BYTES = 1024
-# Of names; once a file is read, its content decides.
-SUFFIXES = frozenset(
-    {".jpg", ".jpeg", ".png", ".webp", ".heic", ".heif", ".bmp", ".tif", ".tiff", ".gif"}
-)
 # Files that usually lie beside photos, and are passed over without a word.
 COMPANION = re.compile(
     r"\.(aae|css|csv|db|gpx|html?|ini|journal|js|jsonl?|log|md|parquet|srt|svg|toml|tsv|txt|xml|xmp"

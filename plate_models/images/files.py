@@ -1,6 +1,10 @@
 """Files as bytes: which type they are, by their content alone."""
 
 ACCEPTED = ("JPEG", "PNG", "WEBP", "HEIC", "BMP", "TIFF", "GIF")
+# Of names; once a file is read, its content decides.
+SUFFIXES = frozenset(
+    {".jpg", ".jpeg", ".png", ".webp", ".heic", ".heif", ".bmp", ".tif", ".tiff", ".gif"}
+)
 
 # What files of a type begin with.
 _SIGNATURES = {

@@ -15,6 +15,7 @@ from PIL import ExifTags, Image
 from pydantic import TypeAdapter
 
 from plate_models.images import ImageError, decode
+from plate_models.images.files import SUFFIXES
 
 # Consecutive dashcam frames that go to one side of the split together.
 _RUN_LENGTH = 8
@@ -77,8 +78,9 @@ def load_labels(folder: Path) -> list[LabelledPhoto]:
     The folder holds ``images/``, or the images themselves, and ``plates.csv`` with the columns
     image (or photo), x0, y0, x1, y1 (pixels of the image as stored, before EXIF turns it upright),
     and optionally text, legible (0 or 1; without it, plates with a text are), lines (1 or 2; 1
-    where it is left out), and country or kind. No ``plates.csv``, or a listed image that is
-    missing, is a FileNotFoundError; a row that is not like that is a LabelError.
+    where it is left out), and country or kind. Spaces in texts don't count. No ``plates.csv``, or a
+    listed image that is missing, is a FileNotFoundError; a row that is not like that, or has the
+    box of another, is a LabelError.
     """
     plates: dict[Path, list[LabelledPlate]] = defaultdict(list)
     path, images = folder / "plates.csv", folder / "images"
@@ -86,9 +88,12 @@ def load_labels(folder: Path) -> list[LabelledPhoto]:
         reader = csv.DictReader(file)
         try:
             for row in reader:
-                name = row.get("image") or row["photo"]
+                name = row["image"] if "image" in row else row["photo"]
                 image = (images if images.is_dir() else folder) / name
-                plates[image].append(_plate(row, image))
+                plate = _plate(row, image)
+                if plate.box in (other.box for other in plates[image]):
+                    raise ValueError(f"{name} has that box already")
+                plates[image].append(plate)
         except (KeyError, TypeError, ValueError, csv.Error) as error:  # not UTF-8, too
             reason = f"no column {error}" if isinstance(error, KeyError) else error
             raise LabelError(f"{path}, line {reader.line_num}: {reason}") from error
@@ -98,17 +103,20 @@ def load_labels(folder: Path) -> list[LabelledPhoto]:
 def _plate(row: dict[str, str], image: Path) -> LabelledPlate:
     """The plate of a row; a KeyError, TypeError (too short) or ValueError where it is broken."""
     x0, y0, x1, y1 = (float(row[key]) for key in ("x0", "y0", "x1", "y1"))
-    text, lines = row.get("text") or "", row.get("lines") or "1"
+    text, lines = (row.get("text") or "").replace(" ", ""), row.get("lines") or "1"
+    legible = row.get("legible") or "01"[bool(text)]
     if not (-inf < x0 < x1 < inf and -inf < y0 < y1 < inf):
         raise ValueError(f"expected x0 < x1 and y0 < y1, got {x0:g}, {y0:g}, {x1:g}, {y1:g}")
     if lines not in ("1", "2"):
         raise ValueError(f"lines: expected 1 or 2, got {lines!r}")
+    if legible not in ("0", "1"[: len(text)]):
+        raise ValueError(f"legible: expected 0, or 1 where there is a text, got {legible!r}")
     if not image.is_file():
         raise FileNotFoundError(f"{image} is labelled, but not there")
     return LabelledPlate(
         _upright((x0, y0, x1, y1), image),
         text,
-        row["legible"] == "1" if "legible" in row else bool(text),
+        legible == "1",
         int(lines),
         row.get("country") or row.get("kind", ""),
     )
@@ -151,8 +159,8 @@ def load_negatives(folder: Path, held_out: bool) -> list[LabelledPhoto]:
     """List photos without plates: the half to train on, or the held-out one (odd CRC-32)."""
     return [
         LabelledPhoto(path)
-        for path in sorted(folder.rglob("*.jpg"))
-        if bool(zlib.crc32(path.name.encode()) % 2) == held_out
+        for path in sorted(folder.rglob("*.*"))
+        if path.suffix.lower() in SUFFIXES and bool(zlib.crc32(path.name.encode()) % 2) == held_out
     ]
 
 

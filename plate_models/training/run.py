@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from plate_models import weights
 from plate_models.release import WeightsError, sha256_of
+from plate_models.training.worker_pool import die_with_parent
 
 Batch = TypeVar("Batch")
 Figures = dict[str, float]  # by name, of a step or a check
@@ -112,7 +113,8 @@ class Run(Generic[Batch]):
             return draw(np.random.default_rng((self.config.seed, step)))
 
         steps: Any = range(self.steps, sys.maxsize)
-        return iter(DataLoader(steps, None, num_workers=self.config.loaders, collate_fn=drawn))
+        options: Any = {"collate_fn": drawn, "worker_init_fn": die_with_parent}
+        return iter(DataLoader(steps, None, num_workers=self.config.loaders, **options))
 
     @property
     def elapsed_s(self) -> float:
@@ -142,7 +144,8 @@ class Run(Generic[Batch]):
             "elapsed_s": self.elapsed_s,
         }
         partial = self._checkpoint.with_suffix(".partial")
-        torch.save(state, partial)
+        with partial.open("wb") as file:  # its errors say what is wrong, such as a full disk
+            torch.save(state, file)
         partial.replace(self._checkpoint)
 
     def step(self, batch: Batch) -> Figures:

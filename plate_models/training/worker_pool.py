@@ -36,9 +36,13 @@ def map_ahead(
         yield from starmap(function, zip(*arguments, strict=False))
 
 
+def die_with_parent(*_: object) -> None:
+    """End this process with the thread that started it: it would outlive a killed one."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def _use_one_thread() -> None:
     os.nice(10)
-    # A worker would outlive a killed parent. The kernel watches the thread that started it.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()
     cv2.setNumThreads(1)
     os.environ["OMP_NUM_THREADS"] = "1"  # torch reads it when the function's module loads it

@@ -14,9 +14,10 @@ import aiohttp
 import tenacity
 from fsspec.core import url_to_fs
 
+from plate_models.images.files import SUFFIXES
 from plate_models.spec import LIMITS
 from plates.bulk import BulkError
-from plates.file_kinds import COMPANION, HEAD_BYTES, SUFFIXES
+from plates.file_kinds import COMPANION, HEAD_BYTES
 
 UNREACHABLE = "unreachable"
 _WEB, _WEB_TIMEOUT_S = ("http://", "https://"), 60

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from plate_models.images import ImageError, decode
+from plate_models.images.files import SUFFIXES
 from plate_models.spec import LIMITS
 from plates.cli import printable
-from plates.file_kinds import COMPANION, HEAD_BYTES, SUFFIXES, Kind, kind_of
+from plates.file_kinds import COMPANION, HEAD_BYTES, Kind, kind_of
 
 _VIDEOS = frozenset(
     {".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".wmv"}

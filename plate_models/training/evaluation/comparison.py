@@ -21,17 +21,18 @@ class ReportError(Exception):
 
 
 def compare(first: Report, second: Report) -> list[str]:
-    """What changed in the rows that both reports have, for a terminal; empty if there are none.
+    """What changed in the photos that both reports have, for a terminal; empty if there are none.
 
     A table of the verdicts, then every plate that changed. Verdicts other than on the text end to
     end are left out where nothing did. A plate is known by its photo and its labelled box, so that
     it is compared even after its label's text was mended.
     """
-    table, changed, notes = {}, list[str](), list[str]()
+    table, changed, notes, shared = {}, list[str](), list[str](), False
     for name in (name for name in first["rows"] if name in second["rows"]):
         rows = first["rows"][name], second["rows"][name]
         before, after = ({(p["photo"], *p["box"]): p for p in row["plates"]} for row in rows)
         pairs = [(before[key], after[key]) for key in before if key in after]
+        shared = shared or bool(pairs) or not (before or after)
         for question in dict.fromkeys(key for pair in pairs for key in pair[1]["verdicts"]):
             kinds = defaultdict[tuple[Any, Any], list[Pair]](list)
             for pair in pairs:
@@ -60,7 +61,7 @@ def compare(first: Report, second: Report) -> list[str]:
         if was != now:
             notes.append(f"{name}: boxes on no label {was} -> {now}")
     if not table and not notes:
-        return []
+        return ["nothing changed"] if shared else []
     frame = pd.DataFrame.from_dict(table, orient="index").to_string(float_format="%.3f")
     heading = "What changed: end to end, (held back), [from the labelled box]"
     return [*frame.splitlines(), *(["", heading, *changed] if changed else ()), "", *notes]

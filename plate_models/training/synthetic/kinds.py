@@ -273,7 +273,13 @@ CAR = next(iter(KINDS))
 # Those with measured places.
 DRAWN = tuple(name for name, kind in KINDS.items() if kind.layouts)
 TRAINING_SHARES, CALIBRATION_SHARES = (
-    tuple((name, share) for name, kind in KINDS.items() if (share := kind.shares.get(purpose)))
+    tuple(
+        (name, share)
+        for name, kind in KINDS.items()
+        # A net learns what its alphabet can spell.
+        if (share := kind.shares.get(purpose))
+        and (purpose != "training" or {*kind.country.alphabet} <= {*RECOGNIZER.alphabet})
+    )
     for purpose in get_args(_Purpose)
 )
 

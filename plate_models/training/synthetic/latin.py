@@ -7,6 +7,7 @@ plate's left top corner.
 """
 
 import os
+import string
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import product
@@ -18,6 +19,7 @@ from numpy.random import Generator
 from PIL import Image as Pictures
 from PIL import ImageDraw, ImageFont
 
+from plate_models.spec import RECOGNIZER
 from plate_models.training.imaging import Floats, Image, Mask, lay_over
 from plate_models.training.synthetic.ink import rounded_box, stamp
 from plate_models.training.synthetic.kinds import RGB, Box, Point
@@ -33,7 +35,7 @@ CAPITALS_PX, PAD_PX = 96, 12
 # Patterns, sizes, colours, seals, words and the shapes of block letters, described there.
 _TABLES = tables_of(__file__)
 _DIGITS = "0123456789"
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_LETTERS = [char for char in string.ascii_uppercase if char in RECOGNIZER.alphabet] or _DIGITS
 _REPEAT_SHARE = 0.1
 _TWO_LINES = 0.22
 # Of plates as the Americas have them: a word above low characters, which fill the plate's width.

@@ -154,6 +154,8 @@ def test_comparison_lists_wins_and_losses_of_each_metric(tmp_path):
     assert "2.jpg" not in text and "B222BB77 [-] IoU 0.90  ->  (B) [-] IoU 0.90" in text
     assert "set: boxes on no label 1, readable 1 -> 0, readable 0" in text
     assert compare(first, {**second, "rows": {}}) == []
+    alone = load_report(kept(tmp_path / "a.json", after[-2]))
+    assert compare(alone, alone) == ["nothing changed"]
 
 
 def test_recipes_move_labels_with_what_they_show():
@@ -208,7 +210,7 @@ def test_sets_say_what_their_labels_know(monkeypatch, tmp_path, nets):
     labels = data / "plates.csv"
     labels.write_text("\n".join(labels.read_text().splitlines()[:-1]))
     (tmp_path / "no_plates").mkdir()
-    names = ["0.jpg", "a.jpg"]
+    names = ["0.jpg", "a.JPG"]
     for name in names:
         (tmp_path / "no_plates" / name).symlink_to(SAMPLES / "blue_car.jpg")
     board = score(sets.russian(tmp_path), nets)["ru_photos"]

@@ -21,7 +21,7 @@ def test_boxes_are_turned_as_their_photo_is(tmp_path, orientation):
     """Boxes are of the image as stored; what is decoded, trained on and scored is upright."""
     pixels = np.zeros((60, 100, 3), np.uint8)
     pixels[10:30, 15:80] = 255
-    write_labels(tmp_path, "b.png,15,10,80,30,A111AA77,2,1", f"{HEAD},legible")
+    write_labels(tmp_path, "b.png,15,10,80,30,A111 AA77,2,1", f"{HEAD},legible")
     with pytest.raises(FileNotFoundError, match=r"b\.png"):
         labels.load_labels(tmp_path)
     Image.fromarray(pixels).save(tmp_path / "images" / "b.png", exif=exif(orientation))
@@ -31,6 +31,9 @@ def test_boxes_are_turned_as_their_photo_is(tmp_path, orientation):
     assert photo.plates == (labels.LabelledPlate(drawn, "A111AA77", True, 2),)
     write_labels(tmp_path, "b.png,15,10,80,30", "image,x0,y0,x1,y1")
     assert labels.load_labels(tmp_path)[0].plates == (labels.LabelledPlate(drawn),)
+    write_labels(tmp_path, "b.png,15,10,80,30\n" * 2, "image,x0,y0,x1,y1")
+    with pytest.raises(labels.LabelError, match=r"line 3: b\.png has that box already"):
+        labels.load_labels(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +44,7 @@ def test_boxes_are_turned_as_their_photo_is(tmp_path, orientation):
         ("b.jpg,1", "image,x0", "no column 'y0'"),
         ("b.jpg,1,2,3,4,A111AA77,3", HEAD, "lines: expected 1 or 2, got '3'"),
         ("b.jpg,5,2,3,4", HEAD, "expected x0 < x1"),
+        ("b.jpg,1,2,3,4,A111AA77,1.0", f"{HEAD[:-5]}legible", "legible: expected 0, or 1 where"),
         ("b.jpg,nan,2,3,4", f"\ufeff{HEAD}", "expected x0 < x1"),  # as Excel saves it
     ],
 )

@@ -1,6 +1,8 @@
 """Plates of any Latin country are rendered; a recognizer grows from one of fewer characters."""
 
 import re
+import runpy
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -11,17 +13,21 @@ from plate_models import release, weights
 from plate_models.nets.lprnet import LPRNet
 from plate_models.spec import RECOGNIZER, RecognizerSpec
 from plate_models.training.recognizer import take_over
-from plate_models.training.synthetic import latin
+from plate_models.training.synthetic import kinds, latin
 from plate_models.training.synthetic.crops import CLUTTER, render_crop
 
 
-def test_texts_are_of_the_alphabet_and_as_long_as_plates_are():
+def test_texts_are_of_the_alphabet_and_as_long_as_plates_are(monkeypatch):
     rng = np.random.default_rng(1)
     plates = [latin.sample_latin(rng) for _ in range(500)]
     assert {len(plate.rows) for plate in plates} == {1, 2}
     texts = ["".join(plate.rows).replace(" ", "") for plate in plates]
     assert all(re.fullmatch("[0-9A-Z]{3,10}", text) for text in texts)
     assert set("".join(texts)) == set(RECOGNIZER.alphabet)
+    other = replace(RECOGNIZER, alphabet="0123456789XYZ", countries=("de",))
+    monkeypatch.setattr("plate_models.spec.RECOGNIZER", other)
+    assert runpy.run_path(latin.__file__)["_LETTERS"] == ["X", "Y", "Z"]
+    assert runpy.run_path(kinds.__file__)["TRAINING_SHARES"] == ()
 
 
 @pytest.mark.parametrize("rows", [("AB 123CD",), ("AB", "1234")])

@@ -37,16 +37,20 @@ def text_of(labels):
 
 def test_workers_end_with_their_parent():
     code = (
-        "import os, time; from plate_models.training.worker_pool import start_pool\n"
-        "print(start_pool(1).submit(os.getpid).result(), flush=True); time.sleep(60)"
+        "import os, time; from types import SimpleNamespace as New\n"
+        "from plate_models.training.run import Run; from plate_models.training import worker_pool\n"
+        "run = New(config=New(loaders=1, seed=0), steps=0)\n"
+        "batches = Run.batches(run, lambda _: [os.getpid(), bytes(1 << 20)])\n"
+        "worker = worker_pool.start_pool(1).submit(os.getpid).result()\n"
+        "print(worker, next(batches)[0], flush=True); time.sleep(60)"
     )
     command = [sys.executable, "-c", code]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as parent:
         assert parent.stdout
-        worker = int(parent.stdout.readline())
-        assert is_alive(worker)
+        workers = [*map(int, parent.stdout.readline().split())]
+        assert [*map(is_alive, workers)] == [True, True]
         parent.kill()
-    wait_until(lambda: not is_alive(worker))
+    wait_until(lambda: not any(map(is_alive, workers)))
 
 
 def test_loss_falls_on_one_batch(config):
@@ -141,6 +145,11 @@ def test_train_renders_learns_draws_and_releases(config, monkeypatch, capsys):
     second = Training(replace(config, **place))
     second.save()
     second.release({"rectifier": second.net.stn}, {})
+    for name in ("checkpoint", "rectifier"):
+        (place["folder"] / f"{name}.partial").symlink_to("/dev/full")
+    for write in (second.save, partial(second.release, {"rectifier": second.net.stn}, {})):
+        with pytest.raises(OSError, match="No space"):
+            write()
     with safe_open(released.parent / "second" / "rectifier.safetensors", "pt") as file:
         digest = json.loads(file.metadata()["training"])["started_from"]
     assert digest == f"sha256:{release.sha256_of(released / 'rectifier.safetensors')}"
