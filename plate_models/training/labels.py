@@ -109,7 +109,7 @@ def _plate(row: dict[str, str], image: Path) -> LabelledPlate:
         raise ValueError(f"expected x0 < x1 and y0 < y1, got {x0:g}, {y0:g}, {x1:g}, {y1:g}")
     if lines not in ("1", "2"):
         raise ValueError(f"lines: expected 1 or 2, got {lines!r}")
-    if legible not in ("0", "1"[: len(text)]):
+    if legible not in ("0", "1") or (legible == "1" and not text):
         raise ValueError(f"legible: expected 0, or 1 where there is a text, got {legible!r}")
     if not image.is_file():
         raise FileNotFoundError(f"{image} is labelled, but not there")

@@ -42,8 +42,10 @@ def _writable(place: Path | str, info: pydantic.ValidationInfo) -> Path | str:
         if path.resolve() in used or (exists and not path.is_file()):
             raise ValueError("expected a file of its own")
         used.add(path.resolve())
-        # A database needs its folder, too; of a file that is there nothing else.
-        for needed in [path] * exists + [path.parent] * (not exists or path != place):
+        places = [path if exists else path.parent]
+        if path != place:  # A database needs its folder, too.
+            places.append(path.parent)
+        for needed in places:
             if not os.access(needed, os.W_OK) and not os.environ.get(BESIDE_VARIABLE):
                 writable = "a place that can be written to (in containers: /var/lib/plates)"
                 raise ValueError(f"expected {writable}, found {needed}")
