@@ -8,6 +8,7 @@ PLATES_TOKENS_FILE; `plates config table` lists them all.
 
 import argparse
 import contextlib
+import fcntl
 import ipaddress
 import logging
 import os
@@ -92,12 +93,15 @@ def supervise(settings: Settings, listener: socket.socket | None = None) -> None
         triton = EmbeddedTriton(settings)
     with tempfile.TemporaryDirectory(prefix="plates-status-") as name:
         folder = Path(name)
+        # As long as it is locked, systemd-tmpfiles takes no old files from it.
+        fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_SH)
         status_file = settings.status_file or folder / "status.json"
         parts: list[Part] = [TritonHealer(triton)] if triton else []
         if listener:
-            # Processes are restarted with what was checked, whatever the file says by then.
-            cameras = settings.cameras.read_bytes() if settings.cameras else b""
-            environment = partial(_environment, settings, status_file, triton, folder, cameras)
+            if settings.cameras:
+                # Processes are restarted with what was checked, whatever the file says by then.
+                (folder / "cameras.toml").write_bytes(settings.cameras.read_bytes())
+            environment = partial(_environment, settings, status_file, triton, folder)
             listen = listener.fileno()
             command = [*python("plates.serving.gateway"), "--listen", str(listen)]
             parts.append(Child("gateway", command, environment, [listen]))
@@ -130,7 +134,7 @@ def supervise(settings: Settings, listener: socket.socket | None = None) -> None
 
 
 def _environment(
-    settings: Settings, status: Path, triton: EmbeddedTriton | None, folder: Path, cameras: bytes
+    settings: Settings, status: Path, triton: EmbeddedTriton | None, folder: Path
 ) -> dict[str, str]:
     """What the processes beside Triton get besides this one's environment."""
     added = {"PLATES_HOST": settings.host, "PLATES_PORT": str(settings.port)}
@@ -141,9 +145,7 @@ def _environment(
         added["PLATES_TRITON_URL"] = triton.grpc_url
         added["PLATES_TRITON_METRICS_URL"] = triton.metrics_url
     if settings.cameras:
-        copy = folder / "cameras.toml"
-        copy.write_bytes(cameras)  # each time: what cleans /tmp may have taken it
-        added["PLATES_CAMERAS"] = str(copy)
+        added["PLATES_CAMERAS"] = str(folder / "cameras.toml")
         added[BESIDE_VARIABLE] = str(settings.cameras.resolve().parent)
         added[FOLDER_VARIABLE] = str(folder)
         added[KEY_VARIABLE] = triton.http.key if triton else ""

@@ -203,8 +203,10 @@ class EmbeddedTriton:
         backends = installation.lay_out_backends(folder / "backends")
         repository = lay_out(folder) if lay_out else self.repository
         self.shm_prefix = f"plates_{os.getpid()}_{secrets.token_hex(4)}_"
+        # Of a locked folder systemd-tmpfiles takes no old files, as it does from /tmp.
+        command = ["flock", "--shared", "--no-fork", str(folder)]
         # If this process is killed, the kernel asks the server to end.
-        command = ["setpriv", "--pdeathsig", "TERM", str(installation.server)]
+        command += ["setpriv", "--pdeathsig", "TERM", str(installation.server)]
         command += self._options(repository, backends)
         with self._lock:
             if self._stopped:

@@ -2,6 +2,7 @@
 
 import csv
 import errno
+import fcntl
 import os
 import shutil
 import subprocess
@@ -44,6 +45,15 @@ def wait_until(condition, seconds=30):
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.02)
+
+
+def is_locked(folder):
+    """Whether what cleans /tmp, such as systemd-tmpfiles, passes over a folder."""
+    try:
+        fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
 
 
 def is_alive(pid):

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import socket
+import tempfile
 import time
 from pathlib import Path
 from unittest.mock import Mock
@@ -11,7 +12,7 @@ from unittest.mock import Mock
 import httpx
 import psutil
 import pytest
-from support import PHOTO, is_alive, wait_until
+from support import PHOTO, is_alive, is_locked, wait_until
 
 from api.settings import Settings
 from api.status import Status, read_status
@@ -58,10 +59,12 @@ def test_senseless_settings_are_refused(command, variable, value, run_unsupervis
     assert done.stderr.startswith(f"plates {command}: PLATES_{variable}: ")
 
 
-def test_a_stop_while_what_failed_is_stopped_hides_nothing(run_unsupervised, monkeypatch):
+def test_a_stop_while_what_failed_is_stopped_hides_nothing(run_unsupervised, monkeypatch, tmp_path):
     stopped = []
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     def stop(supervisor):
+        assert [is_locked(folder) for folder in tmp_path.iterdir()] == [True]
         signal.raise_signal(signal.SIGTERM)
         stopped.append(supervisor)
 
