@@ -24,6 +24,7 @@ from plates.cameras.settings import CamerasFile
 pytestmark = needs_browser
 
 TOKEN = "a-token-of-the-tests-0123456789"  # noqa: S105
+EVIL = "<img src=x onerror=alert(1)>"
 AVIF = b"\0\0\0\x18ftypavif\0\0\0\0mif1avif" + bytes(64)
 
 
@@ -33,11 +34,9 @@ def page(driver, client):
         yield page
 
 
-def enter_token(page, token, remember=False):
-    page.run("document.getElementById('token').value = arguments[0];"
-             "document.getElementById('remember').checked = arguments[1]",
-             token, remember)  # fmt: skip
-    page.click("#token-form [type=submit]")
+def enter_token(page, token, form="#token-form"):
+    page.run("document.querySelector(arguments[0]).value = arguments[1]", f"{form} input", token)
+    page.click(f"{form} [type=submit]")
 
 
 def test_photos_that_are_refused(page, tmp_path):
@@ -143,14 +142,13 @@ def test_answers_of_plates_and_of_none(page, fake):
 
 
 def test_texts_of_an_answer_never_become_markup(page, fake):
-    evil = "<img src=x onerror=alert(1)>"
     reply = fake_triton.outputs(1)
-    reply["texts"] = np.array([[evil]], object)
-    reply["candidates"] = np.array([[evil, "", "", "", ""]], object)
+    reply["texts"] = np.array([[EVIL]], object)
+    reply["candidates"] = np.array([[EVIL, "", "", "", ""]], object)
     fake.reply = lambda _: reply
-    page.give("drop", PHOTO, f"{evil}.jpg")
-    assert page.answer(".jpg")["plates"][0]["text"] == evil
-    assert evil in page.text("#status")
+    page.give("drop", PHOTO, f"{EVIL}.jpg")
+    assert page.answer(".jpg")["plates"][0]["text"] == EVIL
+    assert EVIL in page.text("#status")
     assert page.run("return document.querySelectorAll('#results img').length") == 0
 
 
@@ -167,7 +165,8 @@ def test_token_is_asked_for_and_kept_only_where_that_is_wished(page):
     assert "$PLATES_TOKEN" in page.text("#curl")
     assert TOKEN not in page.run("return document.documentElement.outerHTML + location.href")
     assert page.run("return sessionStorage.length + localStorage.length") == 0
-    enter_token(page, TOKEN, remember=True)
+    page.click("#remember")
+    enter_token(page, TOKEN)
     page.answer("photo.jpg")
     page.open().give("drop", PHOTO, "again.jpg")
     assert page.answer("again.jpg")["plates"]
@@ -217,7 +216,6 @@ def rows(page, *expected):
 
 
 def test_passes_appear_as_they_come_and_are_found_again(driver, fake, store, tmp_path):
-    evil = "<img src=x onerror=alert(1)>"
     store.add(a_pass(0, text_native="А000АА77"), None, ())  # without a picture
     store.add(a_pass(1, text="A001AA77", text_native="А001АА77"), PICTURE, ())
     state_file(tmp_path, "gate").write_text('{"status": "live"}')
@@ -227,9 +225,9 @@ def test_passes_appear_as_they_come_and_are_found_again(driver, fake, store, tmp
         rows(page, first, old)
         page.wait_for(lambda: page.run(PICTURES) == [188, 0], "the picture")
         assert "live" in page.text("#camera-states") and "door" in page.text("#camera-states")
-        match = {"list": evil, "text": "B002BB77", "probability": 0.997}
+        match = {"list": EVIL, "text": "B002BB77", "probability": 0.997}
         store.add(a_pass(2, "updated", text_native="В002ВВ77", match=match), PICTURE, ())
-        second = ["gate-1", "В002ВВ77", "99.8%", "approaching, in sight", f"{evil}, 99.7%"]
+        second = ["gate-1", "В002ВВ77", "99.8%", "approaching, in sight", f"{EVIL}, 99.7%"]
         rows(page, second, first, old)
         store.add(a_pass(2, revision=2, text="B002BB77", text_native="В002ВВ77"), PICTURE, ())
         second = ["gate-1", "В002ВВ77", "99.8%", "approaching", ""]
@@ -281,7 +279,6 @@ def test_passes_appear_as_they_come_and_are_found_again(driver, fake, store, tmp
         assert not page.run(visible, "cameras") and page.run(visible, "work")
 
 
-ENTER = "document.querySelector('#cameras-token input').value = arguments[0]"
 SLOW_EVENTS = """
 const ask = window.fetch;
 window.fetch = (to, how) => new Promise((done) =>
@@ -307,12 +304,10 @@ def test_a_token_is_asked_for_and_pictures_are_no_photos(driver, fake, store, tm
         said = "return document.getElementById('cameras-status').innerText"
         for token, answer in (("", "Send one"), ("a-wrong-token", "is none"), ("жетон", "such")):
             if token:
-                page.run(ENTER, token)
-                page.click("#cameras-token [type=submit]")
+                enter_token(page, token, "#cameras-token")
             page.wait_for(lambda: answer in page.run(said), answer)  # noqa: B023
             assert page.run(shown) and page.run(ROWS) == []
-        page.run(ENTER, TOKEN)
-        page.click("#cameras-token [type=submit]")
+        enter_token(page, TOKEN, "#cameras-token")
         rows(page, ["gate-1", "Х556ХМ750", "99.8%", "approaching", ""])
         page.wait_for(lambda: page.run(PICTURES) == [188], "the picture")
         assert not page.run(shown)

@@ -57,7 +57,7 @@ def test_answer_is_the_documented_json(client, fake):
         ],
     }
     assert unreadable["text"] == unreadable["text_native"] == ""
-    assert not unreadable["readable"]
+    assert (unreadable["readable"], unreadable["format"]) == (False, "unknown")
     assert unreadable["region"] is None and unreadable["rows"] == ["A1"]
     assert unreadable["candidates"] == [{"text": "A1", "score": 0.3}]
     assert unreadable["characters"] == [{"char": "A", "score": 0.5}, {"char": "1", "score": 0.4}]

@@ -13,22 +13,17 @@ from fake_triton import Holding
 from photo_files import encode, exif
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
-from support import PHOTO, assert_problem, post_form, post_raw, running_gateway
+from support import PHOTO, assert_problem, post_form, post_raw
 
 from api.redaction import blur_plates
 from plate_models.images import decode
+
+pytestmark = pytest.mark.settings()  # none of the small limits that other tests have
 
 WIDTH, HEIGHT = 640, 480
 # Boxes of the fake Triton's plates; and the same with what is around them.
 BOXES = ((10, 20, 110, 44), (400, 300, 440, 312))
 AREAS = ((4, 14, 116, 50), (397, 297, 443, 315))
-
-
-@pytest.fixture(scope="module")
-def client_of_module(fake_of_module):
-    """Of a gateway without the small limits of the other tests'."""
-    with running_gateway(fake_of_module) as client:
-        yield client
 
 
 def noise(seed=7):

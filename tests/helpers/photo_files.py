@@ -39,13 +39,6 @@ def saved(image, file_format, **options):
     return buffer.getvalue()
 
 
-def encode_with_opencv(stored, extension):
-    """Encode BGR, BGRA or grey samples of 8 or 16 bits as they are."""
-    done, data = cv2.imencode(extension, stored)
-    assert done
-    return data.tobytes()
-
-
 def exif(orientation, thumbnail=b""):
     """An EXIF block with an orientation and, behind it, the bytes of a JPEG thumbnail."""
     block = Image.Exif()
@@ -125,7 +118,7 @@ GOOD = {
     "jpeg with a thumbnail": encode(pattern(), "JPEG", **JPEG, exif=THUMBNAIL),
     "png": encode(pattern(), "PNG"),
     "palette png": encode(pattern(), "PNG", "P"),
-    "16-bit png": encode_with_opencv(DEEP_BGR, ".png"),
+    "16-bit png": cv2.imencode(".png", DEEP_BGR)[1].tobytes(),
     "webp": encode(pattern(), "WEBP", lossless=True),
     "bmp": encode(pattern(), "BMP"),
     "gif": encode(pattern(), "GIF"),
@@ -134,7 +127,7 @@ GOOD = {
     ),
     "tiff": encode(pattern(), "TIFF"),
     "lzw tiff": encode(pattern(), "TIFF", compression="tiff_lzw"),
-    "16-bit tiff": encode_with_opencv(DEEP_BGR, ".tiff"),
+    "16-bit tiff": cv2.imencode(".tiff", DEEP_BGR)[1].tobytes(),
     "cmyk tiff": encode(pattern(), "TIFF", "CMYK"),
 }
 GOOD |= {

@@ -29,8 +29,8 @@ def drawn(colour, light=(255, 255, 255), haze=0.0, blur=0.8):
     return np.clip(pixels, 0, 255).astype(np.uint8)
 
 
-def likelihoods_of(plate):
-    (found,) = ground_likelihoods(plate[None])
+def likelihoods_of(plate, colourless=False):
+    (found,) = ground_likelihoods(plate[None], colourless)
     return dict(zip(GROUNDS, found, strict=True))
 
 
@@ -64,8 +64,7 @@ def test_grey_pictures_tell_the_polarity_alone(colour):
     """No colour, as by infrared light, is no evidence against a colour."""
     grey = drawn(colour) @ np.array([0.299, 0.587, 0.114])
     grey = np.repeat(grey.round().astype(np.uint8)[..., None], 3, axis=2)
-    (values,) = ground_likelihoods(grey[None], colourless=True)
-    found = dict(zip(GROUNDS, values, strict=True))
+    found = likelihoods_of(grey, colourless=True)
     dark_ink, light_ink = ("white", "yellow"), ("blue", "black", "red")
     likely, others = (dark_ink, light_ink) if colour in dark_ink else (light_ink, dark_ink)
     assert len({found[name] for name in likely}) == len({found[name] for name in others}) == 1

@@ -35,7 +35,8 @@ CONFIGS = sorted(REPOSITORY.rglob("*.pbtxt"))
 def plate(text, candidates, readable=True):
     best = candidates[0][0] if candidates else ""
     characters = tuple((char, 0.9) for char in best)
-    reading = Reading(text if readable else "", 0.75, readable, "ru.car", characters, candidates)
+    seen = (text, 0.75, True, "ru.car") if readable else ("", 0.75, False, "unknown")
+    reading = Reading(*seen, characters, candidates)
     quad = ((1.0, 2.0), (3.0, 2.0), (3.0, 4.0), (1.0, 4.0))
     crop = np.full((*spec.RECTIFIER.shown_hw, 3), 7, np.uint8)
     log_probs = np.full((3, 2 + len(text)), -1.0)
@@ -84,7 +85,7 @@ def test_rows_are_padded():
     ]
     outputs = contract.outputs_of(plates, PHOTO, ORIGIN, EVERYTHING)
     assert outputs["texts"].tolist() == [["A1"], [""], [""]]
-    assert outputs["formats"].tolist() == ["ru.car"] * 3
+    assert outputs["formats"].tolist() == ["ru.car", "unknown", "unknown"]
     assert outputs["candidates"][:2].tolist() == [["A1", "A7", "", "", ""], [""] * 5]
     assert outputs["candidates"].shape == (3, 5)
     np.testing.assert_allclose(outputs["candidate_scores"][0], [0.75, 0.25] + [np.nan] * 3)

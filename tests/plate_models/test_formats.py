@@ -8,7 +8,7 @@ from plate_models.formats import grammar_of, reading_of
 from plate_models.recognition.grammar import GROUNDS, Evidence, Region
 from plate_models.spec import RECOGNIZER
 
-RUSSIA = grammar_of("ru")
+RUSSIA, EVERY = grammar_of("ru"), grammar_of(*RECOGNIZER.countries)
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,8 @@ ABROAD = [
 
 @pytest.mark.parametrize(("text", "lines", "name", "code", "region"), ABROAD)
 def test_other_countries_name_what_home_does_not_know(text, lines, name, code, region):
-    all_of_them = grammar_of(*RECOGNIZER.countries)
     assert RUSSIA.judge(text, Evidence(lines, WHITE))[0] == "unknown"
-    found, abroad = all_of_them.judge(text, Evidence(lines, WHITE))
+    found, abroad = EVERY.judge(text, Evidence(lines, WHITE))
     assert found == name and RUSSIA.judge(text, Evidence(lines, WHITE))[1] < abroad < 1
     assert grammar_of(name[:2]).judge(text, Evidence(lines, WHITE))[1] > abroad  # at home
     match = reading_of(text, name)
@@ -113,18 +112,16 @@ def test_german_texts_begin_with_a_listed_district_where_they_can_be_understood_
 
 
 def test_proportions_and_a_band_tell_formats_of_one_shape_apart():
-    every = grammar_of(*RECOGNIZER.countries)
-
     def weight(text, aspect, band):
-        return every.judge(text, Evidence(1, WHITE, aspect, band))[1]
+        return EVERY.judge(text, Evidence(1, WHITE, aspect, band))[1]
 
     assert weight("ABC1234", 3.0, 0.05) > 10 * weight("ABC1234", 3.0, 0.95)
     assert weight("ABC1D23", 3.0, 0.95) > 10 * weight("ABC1D23", 3.0, 0.05)
     assert weight("BA123CD", 4.5, 0.05) > 5 * weight("BA123CD", 3.0, 0.05)
     assert weight("ABC1234", 3.0, 0.5) == weight("ABC1234", 3.0, 0.05)  # half a band is none
     # Only Mercosul's have a band.
-    assert every.judge("ABC1234", Evidence(2, WHITE, 1.2, 0.05))[0] == "br.motorcycle.old"
-    assert every.judge("ABC1234", Evidence(1, RED, 3.1, 0.05))[0] == "br.commercial"
+    assert EVERY.judge("ABC1234", Evidence(2, WHITE, 1.2, 0.05))[0] == "br.motorcycle.old"
+    assert EVERY.judge("ABC1234", Evidence(1, RED, 3.1, 0.05))[0] == "br.commercial"
     assert weight("A123BC77", 2.0, 0.95) == weight("A123BC77", 4.6, 0.05)  # no proportions at home
 
 
@@ -137,7 +134,6 @@ def test_every_country_at_hand_can_be_read_with_the_alphabet():
 
 
 def test_what_is_left_of_a_russian_plate_is_no_plate_of_another_country():
-    every = grammar_of(*RECOGNIZER.countries)
     for part in ("123BC16", "A123BC", "A123BC7", "23BC777", "BC777", "AB123", "1234AB"):
         for lines in (1, 2):
-            assert every.judge(part, Evidence(lines, WHITE))[0] == "unknown", part
+            assert EVERY.judge(part, Evidence(lines, WHITE))[0] == "unknown", part

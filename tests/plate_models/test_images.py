@@ -50,7 +50,7 @@ HALF_GREEN = (RED, tuple(c * 128 / 255 + 127 for c in GREEN), BLUE)
 # File; colours of the upper left, upper right and lower left quarter.
 COLOURS = {
     **{
-        f"16-bit grey {suffix}": (photo_files.encode_with_opencv(DEEP_GREY, suffix), GREYS)
+        f"16-bit grey {suffix}": (cv2.imencode(suffix, DEEP_GREY)[1].tobytes(), GREYS)
         for suffix in (".png", ".tiff")
     },
     **{
@@ -59,7 +59,7 @@ COLOURS = {
     },
     "grey jpeg": (encode(FLAT, "JPEG", "L"), ((90,) * 3,) * 3),
     "heic of alpha 128": (heic_files.FILES["transparent"], HALF_GREEN),
-    "deep transparent png": (photo_files.encode_with_opencv(DEEP_BGRA, ".png"), (RED, WHITE, BLUE)),
+    "deep transparent png": (cv2.imencode(".png", DEEP_BGRA)[1].tobytes(), (RED, WHITE, BLUE)),
     **{
         f"png of mode {mode} with a transparent colour": (
             encode(FLAT * 0, "PNG", mode, transparency=0),

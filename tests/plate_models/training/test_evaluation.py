@@ -175,11 +175,6 @@ def test_recipes_move_labels_with_what_they_show():
 SCENES = ("green_car.jpg", "two_at_night.jpg")
 
 
-@pytest.fixture(scope="module")
-def nets():
-    return load_nets()
-
-
 def test_a_plate_that_is_turned_straight_counts_as_found(tmp_path):
     straight = (300.0, 400.0, 820.0, 512.0)
     labelled_set(tmp_path, "blue_car.jpg")
@@ -205,7 +200,8 @@ def test_each_found_plate_answers_for_one_label():
     assert elsewhere == [far]
 
 
-def test_sets_say_what_their_labels_know(monkeypatch, tmp_path, nets):
+def test_sets_say_what_their_labels_know(monkeypatch, tmp_path):
+    nets = load_nets()
     data = labelled_set(tmp_path / "ru_photos", "two_at_night.jpg")
     labels = data / "plates.csv"
     labels.write_text("\n".join(labels.read_text().splitlines()[:-1]))
@@ -248,9 +244,9 @@ def test_sets_say_what_their_labels_know(monkeypatch, tmp_path, nets):
 
 
 @pytest.mark.skipif(not os.environ.get("PLATES_DATA"), reason="PLATES_DATA names no real photos")
-def test_released_weights_reach_the_floors_on_real_photos(nets):
+def test_released_weights_reach_the_floors_on_real_photos():
     data = Path(os.environ["PLATES_DATA"])
-    boards = score((*sets.russian(data), *sets.without_plates(data)), nets)
+    boards = score((*sets.russian(data), *sets.without_plates(data)), load_nets())
     found, _, read_in_box, read, *_ = boards["ru_photos"].counts()
     assert (found.total, read.total) == (194, 181)
     assert found.hits >= 192

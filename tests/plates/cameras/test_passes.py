@@ -19,7 +19,6 @@ from plates.cameras.passes import Passes
 from plates.cameras.watch import annotated_videos, follow
 
 CAR, OTHER, ALIKE = "X556XM750", "B840CK197", "X558XM750"
-START = frame_at(0).captured
 MODEL = Model(version="1", weights="sha256:0")
 
 
@@ -299,7 +298,7 @@ def test_a_camera_whose_own_clock_becomes_known_is_seen_on(monkeypatch):
     passes, plates, events = passes_of(), [seen(CAR, (400, 300))], []
     for second in (0, 0.2, 0.4, 0.6, 1.4, 1.6, 1.8):
         monkeypatch.setattr(time, "monotonic", lambda: 1000 + second)  # noqa: B023
-        ahead = {"clock": "rtcp", "captured": START + second + 60} if second > 1 else {}
+        ahead = {"clock": "rtcp", "captured": frame_at(second + 60).captured} if second > 1 else {}
         frame = replace(frame_at(second), **ahead)
         events += [report.event for report in passes.add(frame, plates, Stream())]
     [last] = ended([*events, *(report.event for report in passes.close())])

@@ -137,9 +137,9 @@ def test_a_full_disk_or_one_that_nobody_may_write_to_is_one_line():
 
 
 def test_a_closed_output_or_one_that_lacks_characters_is_no_error():
-    for words in ("table >&-", "table", "check none 2>&-"):
-        script = f'exec env PYTHONIOENCODING=ascii "$0" "$@" config {words}'
-        done = subprocess.run(["sh", "-c", script, *PLATES], capture_output=True, text=True)
+    for words in ("table >&-", "table | head -c0", "table", "check none 2>&-"):
+        script = f'set -o pipefail; PYTHONIOENCODING=ascii "$0" "$@" config {words}'
+        done = subprocess.run(["bash", "-c", script, *PLATES], capture_output=True, text=True)
         assert (done.returncode, done.stderr) == ("check" in words, "")
         assert "No such" not in done.stdout
 
@@ -161,11 +161,3 @@ def test_clips_are_watched_where_stdout_takes_ascii_alone(tmp_path):
     events = list(map(json.loads, done.stdout.splitlines()))
     assert [event["text_native"] for event in events] == ["Е333СТ61"] * 8 and not done.returncode
     assert {event["camera"] for event in events} == {"a", "a-2", "a-2-3", "Höhe"}
-
-
-def test_a_closed_pipe_is_no_error():
-    command, pipe = [*PLATES, "config", "table"], subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
-        process.stdout.close()
-        assert process.stderr.read() == ""
-    assert process.returncode == 0

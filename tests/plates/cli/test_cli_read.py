@@ -13,7 +13,7 @@ import av
 import numpy as np
 import pytest
 from photo_files import BAD, encode, pattern
-from support import SAMPLES, SCENE, SCENE_TEXT, forbid, post_raw, write_files
+from support import SAMPLES, SCENE, SCENE_TEXT, forbid, write_files
 
 from plate_models import export, release
 from plate_models.engines import nets
@@ -212,20 +212,6 @@ def test_read_writes_a_table_annotated_pictures_and_straightened_plates(tmp_path
     assert np.abs(drawn.astype(int) - photo).mean() < 6
     crop = decode((tmp_path / f"new/out/green_car_plate1_{SCENE_TEXT}.jpg").read_bytes())
     assert 3.5 < crop.shape[1] / crop.shape[0] < 6  # a plate is 520 mm by 112 mm
-
-
-@pytest.mark.live
-def test_triton_reads_every_sample_as_this_process_does(gateway, run):
-    lines = [json.loads(line) for line in run("read", SAMPLES, "--json").stdout.splitlines()]
-    assert len(lines) > 7
-    for line in lines:
-        there = post_raw(gateway, Path(line["file"]).read_bytes()).json()["plates"]
-        assert len(there) == len(line["plates"]), line["file"]
-        for one, other in zip(line["plates"], there, strict=True):
-            same = ("text", "format", "readable")
-            assert [one[name] for name in same] == [other[name] for name in same]
-            assert one["candidates"][0]["text"] == other["candidates"][0]["text"]
-            np.testing.assert_allclose(one["box"], other["box"], atol=0.2)  # rounded to a tenth
 
 
 def test_what_runs_follows_from_weights_and_device(run_stub, tmp_path):

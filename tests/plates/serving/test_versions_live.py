@@ -15,7 +15,7 @@ import httpx
 import psutil
 import pytest
 from serving_support import add_version, remove_version
-from support import REPOSITORY, wait_until
+from support import REPOSITORY, SCENE_TEXT, wait_until
 
 from api.readiness import canary_photo
 from api.status import Status, read_status
@@ -28,7 +28,6 @@ CLIENTS = 2
 # Two cores that read all the time would need minutes to load anything beside.
 PAUSE_S = 0.4
 PATIENCE_S = 120
-TEXT = "X556XM750"
 
 
 @dataclass
@@ -107,7 +106,7 @@ def service(tmp_path_factory):
 def test_a_good_version_takes_over_without_a_photo_lost(service):
     add_version(service.repository, 3)
     answers = service.wait_for(lambda status: status.release == 3)
-    assert set(answers) == {(200, "1", TEXT), (200, "3", TEXT)}
+    assert set(answers) == {(200, "1", SCENE_TEXT), (200, "3", SCENE_TEXT)}
     versions = [version for _, version, _ in answers]
     assert versions[0] == "1" and versions[-CLIENTS:] == ["3"] * CLIENTS
     assert service.unready == [] and service.status.refused == {}
@@ -117,7 +116,7 @@ def test_a_good_version_takes_over_without_a_photo_lost(service):
 def test_a_damaged_version_is_refused_without_a_photo_lost(service):
     add_version(service.repository, 4, damaged="yolo")
     answers = service.wait_for(lambda status: "4" in status.refused)
-    assert set(answers) == {(200, "3", TEXT)}
+    assert set(answers) == {(200, "3", SCENE_TEXT)}
     assert "yolo" in service.status.refused["4"]
     assert service.status.release == 3 and service.unready == []
     wait_until(lambda: not service.stubs("/yolo/4/"), PATIENCE_S)
