@@ -17,8 +17,8 @@ import pytest
 from serving_support import add_version, remove_version
 from support import REPOSITORY, wait_until
 
-from api.readiness import canary_photo
 from api.status import Status, read_status
+from plate_models.release import DEFAULT_GOLDEN
 from plates.benchmarks.cameras import free_port
 from plates.serving.running import running_service
 
@@ -51,7 +51,7 @@ class Service:
         with httpx.Client(timeout=60) as client:
             while not self.ended.wait(PAUSE_S):
                 url = f"{self.url}/v1/plates"
-                answer = client.post(url, content=canary_photo(), headers=headers)
+                answer = client.post(url, content=DEFAULT_GOLDEN.read_bytes(), headers=headers)
                 document = answer.json()
                 texts = [plate["text"] for plate in document.get("plates", [])]
                 version = document.get("model", {}).get("version", "")
