@@ -90,10 +90,10 @@ def service(tmp_path_factory):
     triton_url = f"http://127.0.0.1:{port}"
     environment = {f"PLATES_{name}": str(value) for name, value in settings.items()}
     with (
-        running_service(environment, folder / "log") as running,
+        running_service(environment, folder / "log") as (process, url),
         ThreadPoolExecutor(CLIENTS) as threads,
     ):
-        service = Service(running.url, triton_url, folder, copy, running.process.pid)
+        service = Service(url, triton_url, folder, copy, process.pid)
         wait_until(lambda: service.status.state == "ready", PATIENCE_S)
         for _ in range(CLIENTS):
             threads.submit(service.ask)
