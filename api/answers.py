@@ -5,33 +5,20 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.parameters import Box, PlateFilter
 from plate_models import formats
-
-if TYPE_CHECKING:
-    from plate_models.recognition.decoding import Reading
+from plate_models.recognition.grammar import Reading
 
 Point = tuple[float, float]
 Quad = tuple[Point, Point, Point, Point]
-Scored = Iterable[tuple[str, float]]
 
 # A batch's answer, for the OpenAPI document; in it are a photo's answer and a problem.
 _EXAMPLE = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 _READ, _REFUSED = _EXAMPLE["results"]
-
-
-class Read(NamedTuple):
-    """What stands on one plate of a photo, as a `Reading` has it."""
-
-    text: str
-    score: float
-    format: str
-    characters: Scored
-    candidates: Scored
 
 
 class ImageSize(BaseModel):
@@ -178,10 +165,7 @@ def answer_from(recognition: Recognition, wanted: PlateFilter) -> PlatesAnswer:
 
 
 def answer_of(
-    reading: "Reading | Read",
-    box: Iterable[float],
-    quad: Iterable[Iterable[float]],
-    detection_score: float,
+    reading: Reading, box: Iterable[float], quad: Iterable[Iterable[float]], detection_score: float
 ) -> Plate:
     """Build the JSON of one plate: coordinates to a tenth of a pixel, scores to four digits.
 

@@ -2,16 +2,11 @@
 
 import asyncio
 import time
-from importlib.resources import files
 
 from api.answers import Recognition
 from api.errors import Problem
 from api.triton import TritonClient
-
-
-def canary_photo() -> bytes:
-    """A small rendered street scene with a plate, so that every model has work."""
-    return (files("plate_models") / "golden.jpg").read_bytes()
+from plate_models.release import DEFAULT_GOLDEN
 
 
 class Readiness:
@@ -26,7 +21,8 @@ class Readiness:
         self._client = client
         self._max_age_s = max_age_s
         self._timeout_s = timeout_s
-        self._photo = canary_photo()
+        # A small rendered street scene with a plate, so that every model has work.
+        self._photo = DEFAULT_GOLDEN.read_bytes()
         self._one_at_a_time = asyncio.Lock()
         self._read_at = self._failed_at = float("-inf")
         self._problem: Problem | None = None

@@ -12,11 +12,12 @@ from tritonclient.grpc.aio import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
 from api import errors
-from api.answers import Read, Recognition, RecognitionInfo, answer_of
+from api.answers import Recognition, RecognitionInfo, answer_of
 from api.settings import Settings
+from plate_models.recognition.grammar import Reading
+from plate_models.release import PHOTO_MODEL
 from plate_models.spec import TENSORS
 
-MODEL = "plate_recognition"
 MODEL_INFO = "model_info"
 
 # Output name: its rank.
@@ -88,7 +89,7 @@ class TritonClient:
         image.set_data_from_numpy(np.frombuffer(photo, dtype=np.uint8))
         try:
             result = await self._client.infer(
-                MODEL,
+                PHOTO_MODEL,
                 [image],
                 outputs=[InferRequestedOutput(name) for name in _OUTPUTS],
                 request_id=request_id,
@@ -161,11 +162,12 @@ def _recognition(outputs: Mapping[str, NDArray[Any] | None]) -> Recognition:
     for row in range(count):
         candidates = _texts(found["candidates"][row])
         # The scores are those of the best candidate, whether or not it became the text.
-        characters = zip(candidates[0], found["character_scores"][row], strict=False)
-        guesses = zip(candidates, found["candidate_scores"][row], strict=True)
-        read = Read(texts[row], found["text_scores"][row], formats[row], characters, guesses)
+        characters = tuple(zip(candidates[0], found["character_scores"][row], strict=False))
+        guesses = tuple(zip(candidates, found["candidate_scores"][row], strict=True))
+        text, score = texts[row], found["text_scores"][row]
+        reading = Reading(text, score, text != "", formats[row], characters, guesses)
         box, quad = found[TENSORS.coordinates][row], found["quads"][row]
-        plates.append(answer_of(read, box, quad, found["detection_scores"][row]))
+        plates.append(answer_of(reading, box, quad, found["detection_scores"][row]))
     return Recognition(plates, info)
 
 

@@ -24,8 +24,8 @@ from plate_models.pixels import Floats, Lines, join, resample, to_host
 from plate_models.recognition import ctc
 from plate_models.recognition.appearance import aspects_of, evidence_of, is_colourless
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
-from plate_models.recognition.decoding import DEFAULT_GRAMMAR, LENGTHS, Reading, choose_reading
-from plate_models.recognition.grammar import UNKNOWN, Grammar, country_of
+from plate_models.recognition.decoding import DEFAULT_GRAMMAR, LENGTHS, choose_reading
+from plate_models.recognition.grammar import UNKNOWN, Grammar, Reading, country_of
 from plate_models.rectification import Rectify
 from plate_models.spec import DEFAULTS, Specs
 

@@ -66,8 +66,8 @@ def gateway_url(request, tmp_path_factory):
         return
     triton = request.getfixturevalue("triton")
     log = tmp_path_factory.mktemp("gateway") / "stderr.log"
-    with running_service({"PLATES_TRITON_URL": triton.grpc_url}, log) as service:
-        yield service.url
+    with running_service({"PLATES_TRITON_URL": triton.grpc_url}, log) as (_, url):
+        yield url
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from importlib.resources import files
 from fastapi import APIRouter, Response
 from starlette.exceptions import HTTPException
 
-from api.readiness import canary_photo
+from plate_models.release import DEFAULT_GOLDEN
 
 router = APIRouter()
 
@@ -37,7 +37,7 @@ _HEADERS = {
 def _page_files() -> dict[str, bytes]:
     """The page's files by name; the sample photo is the one that /readyz tries."""
     contents = {path.name: path.read_bytes() for path in (files("api") / "page").iterdir()}
-    return contents | {"sample.jpg": canary_photo()}
+    return contents | {"sample.jpg": DEFAULT_GOLDEN.read_bytes()}
 
 
 @router.get("/", include_in_schema=False)

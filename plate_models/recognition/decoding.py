@@ -9,7 +9,7 @@ import numpy as np
 from plate_models.formats import grammar_of
 from plate_models.recognition import ctc
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
-from plate_models.recognition.grammar import UNKNOWN, Evidence, Grammar, country_of
+from plate_models.recognition.grammar import UNKNOWN, Evidence, Grammar, Reading, country_of
 from plate_models.spec import RECOGNIZER, RecognizerSpec
 
 DEFAULT_GRAMMAR = grammar_of(*RECOGNIZER.countries)
@@ -21,24 +21,6 @@ LENGTHS = range(3, 11)  # of plates' texts
 _DIGITS = {"O": "0", "I": "1", "B": "8"}
 ALIKE, _LEAST_SPELLING = str.maketrans(_DIGITS), 0.01
 ONE_LINE = Evidence()
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What stands on one plate, as far as it can be read."""
-
-    text: str  # "" where it is not readable
-    score: float  # calibrated probability that the best candidate is right, in [0, 1]
-    # Neither is the score too low (see `Calibration`), nor the text too short or long for a plate.
-    readable: bool
-    format: str  # such as "ru.car", of the best candidate; "unknown" if none fits
-    characters: tuple[tuple[str, float], ...]  # of the best candidate, with their posteriors
-    candidates: tuple[tuple[str, float], ...]  # with scores, best first; the raw best path, too
-
-    @property
-    def best(self) -> str:
-        """The best candidate, readable or not; "" if there is none."""
-        return self.candidates[0][0] if self.candidates else ""
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,24 @@ class Evidence(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Reading:
+    """What stands on one plate, as far as it can be read."""
+
+    text: str  # "" where it is not readable
+    score: float  # calibrated probability that the best candidate is right, in [0, 1]
+    # Neither is the score too low (see `Calibration`), nor the text too short or long for a plate.
+    readable: bool
+    format: str  # such as "ru.car", of the best candidate; "unknown" if none fits
+    characters: tuple[tuple[str, float], ...]  # of the best candidate, with their posteriors
+    candidates: tuple[tuple[str, float], ...]  # with scores, best first; the raw best path, too
+
+    @property
+    def best(self) -> str:
+        """The best candidate, readable or not; "" if there is none."""
+        return self.candidates[0][0] if self.candidates else ""
+
+
+@dataclass(frozen=True)
 class Region:
     """Where a plate was issued: its code on the plate and an English name."""
 

@@ -31,8 +31,7 @@ from plate_models.engines.loaded import Nets
 from plate_models.engines.nets import bring_up_to_date, load_exported
 from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.recognition.calibration import LOGIT_LIMIT, UNCALIBRATED, Calibration, logit
-from plate_models.recognition.decoding import Reading
-from plate_models.recognition.grammar import FormatError, country_of
+from plate_models.recognition.grammar import FormatError, Reading, country_of
 from plate_models.release import CALIBRATION, write_manifest
 from plate_models.training.synthetic.crops import CLUTTER, CropSample, CropStyle, render_crop
 from plate_models.training.synthetic.kinds import CALIBRATION_SHARES, kind_named

@@ -19,7 +19,7 @@ from plate_models.nets.stn import STN
 from plate_models.pipeline import Plate
 from plate_models.pixels import lift_contrast, resample, to_device, to_host
 from plate_models.recognition import ctc
-from plate_models.recognition.decoding import Reading
+from plate_models.recognition.grammar import Reading
 from plate_models.rectification import FRAME, theta_of_rows
 from plate_models.release import WeightsError
 from plate_models.spec import RECOGNIZER, RECTIFIER

@@ -54,13 +54,14 @@ def service(url: str | None, pid: int | None = None, **settings: str) -> Iterato
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="plates-bench-") as folder:
         log, status_file = Path(folder) / "serve.log", Path(folder) / "status.json"
-        with running_service({"PLATES_STATUS_FILE": str(status_file)} | settings, log) as running:
-            wait_until_ready(running.url, _START_S, running.process, log)
+        given = {"PLATES_STATUS_FILE": str(status_file)} | settings
+        with running_service(given, log) as (process, url):
+            wait_until_ready(url, _START_S, process, log)
             ready_s = time.monotonic() - began
-            yield Service(running.url, running.process.pid, log, status_file, ready_s)
-        if status := running.process.returncode:
+            yield Service(url, process.pid, log, status_file, ready_s)
+        if status := process.returncode:
             raise CommandError(f"the service ended with status {status}:\n{tail(log)}")
-        if left := [path.name for path in leftovers(f"plates_{running.process.pid}_")]:
+        if left := [path.name for path in leftovers(f"plates_{process.pid}_")]:
             raise CommandError(f"the service has stopped and left shared memory: {left}")
 
 

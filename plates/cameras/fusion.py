@@ -14,8 +14,8 @@ import numpy as np
 
 from plate_models.recognition import ctc, decoding
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
-from plate_models.recognition.decoding import DEFAULT_GRAMMAR, Likelihoods, Reading
-from plate_models.recognition.grammar import UNKNOWN, Evidence, Grammar
+from plate_models.recognition.decoding import DEFAULT_GRAMMAR, Likelihoods
+from plate_models.recognition.grammar import UNKNOWN, Evidence, Grammar, Reading
 from plate_models.spec import RECOGNIZER, RecognizerSpec
 from plates.cameras.frames import SeenPlate
 

@@ -12,12 +12,13 @@ from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedO
 from tritonclient.utils import InferenceServerException
 
 from api.settings import Settings
-from api.triton import MODEL, MODEL_INFO, channel_to
+from api.triton import MODEL_INFO, channel_to
 from plate_models.contract import arrays_of
 from plate_models.formats import grammar_of
 from plate_models.pipeline import Plate
 from plate_models.recognition.appearance import evidence_of, is_colourless
 from plate_models.recognition.calibration import Calibration
+from plate_models.release import PHOTO_MODEL
 from plate_models.spec import TENSORS, RecognizerSpec, spec_from_json
 from plates.cameras.events import Model
 from plates.cameras.frames import SeenPlate
@@ -62,7 +63,7 @@ class TritonRecognizer:
             else:
                 pixels.set_data_from_numpy(np.ascontiguousarray(image))
             result = self._client.infer(
-                MODEL,
+                PHOTO_MODEL,
                 [pixels],
                 outputs=[InferRequestedOutput(name) for name in _OUTPUTS],
                 parameters={"countries": ",".join(self._countries)} if self._countries else None,

@@ -123,9 +123,9 @@ def _read(inputs: Inputs, jpegs: Jpegs, log: Path) -> dict[Path, list[str]]:
 def _service(log: Path) -> Iterator[httpx.Client]:
     """Run `plates serve` on free ports; yields a client once it is ready."""
     with (
-        running_service(_OPEN, log, lambda text: say(text.rstrip("\n"))) as service,
+        running_service(_OPEN, log, lambda text: say(text.rstrip("\n"))) as (process, url),
         # No proxy of the environment: the service is on this machine.
-        httpx.Client(base_url=service.url, timeout=_PATIENCE_S, trust_env=False) as client,
+        httpx.Client(base_url=url, timeout=_PATIENCE_S, trust_env=False) as client,
     ):
-        wait_until_ready(service.url, _PATIENCE_S, service.process)
+        wait_until_ready(url, _PATIENCE_S, process)
         yield client

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from plates.cli import CommandError, health
@@ -20,23 +19,15 @@ _LOG_TAIL_LINES = 40
 _DEFAULTS = {"PLATES_HOST": "127.0.0.1", "PLATES_PORT": "0"}
 
 
-@dataclass(frozen=True)
-class ServiceProcess:
-    """A `plates serve` that listens at a URL."""
-
-    process: "subprocess.Popen[str]"
-    url: str
-
-
 @contextlib.contextmanager
 def running_service(
     settings: Mapping[str, str], log: Path, show: Callable[[str], object] = lambda _: None
-) -> Iterator[ServiceProcess]:
+) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """Run `plates serve`, by default on a free port of this machine, and stop it.
 
     The settings are environment variables above this process's own. Its log goes to a file;
-    `show` gets each piece of what it prints. It listens when it is yielded, and may not be ready
-    yet; CommandError if it ended before.
+    `show` gets each piece of what it prints. It listens when it is yielded, with its URL, and may
+    not be ready yet; CommandError if it ended before.
     """
     with contextlib.ExitStack() as stack:
         process = stack.enter_context(
@@ -59,7 +50,7 @@ def running_service(
         for line in process.stdout or ():
             show(line)
             if line.startswith(LISTENING):
-                yield ServiceProcess(process, line.removeprefix(LISTENING).split()[0])
+                yield process, line.removeprefix(LISTENING).split()[0]
                 return
         raise CommandError(f"the service did not start:\n{tail(log)}")
 

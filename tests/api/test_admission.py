@@ -18,9 +18,9 @@ from tritonclient.utils import InferenceServerException
 
 from api.admission import Admission
 from api.errors import Overloaded
-from api.readiness import canary_photo
 from api.request import Deadline
 from plate_models.images import decode
+from plate_models.release import DEFAULT_GOLDEN
 
 PATIENT_S = 1000.0
 SCENE_PHOTO = SCENE.read_bytes()
@@ -164,7 +164,7 @@ def test_a_full_queue_refuses_by_the_head_and_lets_the_canary_pass(fake):
         assert b"retry-after: 1" in answer.lower()
         assert number(client, 'plates_refused_total{reason="full"}') == 1
         assert client.get("/readyz").status_code == 200
-        assert fake.photos == [PHOTO, canary_photo()]
+        assert fake.photos == [PHOTO, DEFAULT_GOLDEN.read_bytes()]
 
 
 @pytest.mark.usefixtures("no_tracebacks")

@@ -11,8 +11,8 @@ from fastapi.routing import iter_route_contexts
 from support import PHOTO, assert_problem, post_raw, running_gateway
 
 from api.main import create_app
-from api.readiness import canary_photo
 from api.settings import Settings
+from plate_models.release import DEFAULT_GOLDEN
 
 # For hangs only: nothing below takes long by itself.
 HANG_S = 20
@@ -48,7 +48,7 @@ def send(client, body, path="/v1/plates", kind=MULTIPART):
 @contextmanager
 def full_gateway(fake, **options):
     """A gateway whose only place is taken until the test releases it."""
-    fake.reply = holding = Holding(but=canary_photo())
+    fake.reply = holding = Holding(but=DEFAULT_GOLDEN.read_bytes())
     with running_gateway(fake, concurrency=1, **options) as client, ThreadPoolExecutor(1) as pool:
         holder = pool.submit(post_raw, client, PHOTO)
         with holding:

@@ -49,11 +49,12 @@ def service(folder, camera, receiver):
     """)
     with closing(store_of(folder)) as store:  # of a camera that is followed no more
         store.add(a_pass(kind="updated", camera="gone"), None, [])
+    settings = {"PLATES_CAMERAS": f"{folder}/cameras.toml"}
     with (
-        running_service({"PLATES_CAMERAS": f"{folder}/cameras.toml"}, folder / "log") as running,
-        httpx.Client(base_url=running.url, timeout=30) as client,
+        running_service(settings, folder / "log") as (supervisor, url),
+        httpx.Client(base_url=url, timeout=30) as client,
     ):
-        yield client, running.process.pid
+        yield client, supervisor.pid
     # What was in sight has ended: nothing is left for the next start.
     with closing(store_of(folder)) as store:
         assert store.running() == []

@@ -102,7 +102,7 @@ def test_demo_names_the_photos_without_an_answer(run, tmp_path, monkeypatch):
     assert "green_car.jpg: no answer from the service: timed out" in done.stderr
     assert "0 photos, annotated in" in done.stdout
     monkeypatch.undo()
-    dead = SimpleNamespace(url=url, process=SimpleNamespace(poll=lambda: 1))
+    dead = SimpleNamespace(poll=lambda: 1), url
     monkeypatch.setattr(demo, "running_service", lambda *_: nullcontext(dead))
     done = run(*words)
     assert done.returncode == 1

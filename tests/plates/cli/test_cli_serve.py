@@ -120,10 +120,10 @@ def test_a_killed_worker_is_replaced_and_ctrl_c_ends_it_all(tmp_path):
     environment = {"PLATES_TRITON_URL": "127.0.0.1:1", "PLATES_STATUS_FILE": str(status_file)}
     environment["PLATES_CONCURENCY"] = "2"
     with (
-        running_service(environment, log) as service,
-        httpx.Client(base_url=service.url, timeout=60) as client,
+        running_service(environment, log) as (process, url),
+        httpx.Client(base_url=url, timeout=60) as client,
     ):
-        pid = service.process.pid
+        pid = process.pid
         first = worker_of(pid)
         most_files = psutil.Process(pid).rlimit(psutil.RLIMIT_NOFILE)[1]
         psutil.Process(pid).rlimit(psutil.RLIMIT_NOFILE, (256, most_files))
@@ -137,8 +137,8 @@ def test_a_killed_worker_is_replaced_and_ctrl_c_ends_it_all(tmp_path):
         for _ in range(2):
             os.killpg(pid, signal.SIGINT)
             time.sleep(0.05)
-        out, _ = service.process.communicate(timeout=9)
-    assert service.process.returncode == 0 and "Stopped." in out
+        out, _ = process.communicate(timeout=9)
+    assert process.returncode == 0 and "Stopped." in out
     assert read_status(status_file) == Status("stopped", {"gateway": 1})
     lines = log.read_text()
     assert "Restarting the gateway" in lines and "Traceback" not in lines
@@ -153,19 +153,19 @@ def test_on_both_families_each_client_has_a_rate_of_its_own(tmp_path):
     def status(address):
         transport = httpx.HTTPTransport(local_address=address)
         with httpx.Client(transport=transport, timeout=60) as client:
-            url = f"http://127.0.0.1:{service.url.rpartition(':')[2]}/v1/plates"
-            return client.post(url, files={"image": PHOTO}).status_code
+            photos = f"http://127.0.0.1:{url.rpartition(':')[2]}/v1/plates"
+            return client.post(photos, files={"image": PHOTO}).status_code
 
-    with running_service(environment, tmp_path / "log") as service:
+    with running_service(environment, tmp_path / "log") as (_, url):
         sent = [status(address) for address in ("127.0.0.1", "127.0.0.1", "127.0.0.2")]
     assert sent == [503, 429, 503]
 
 
 def test_a_killed_supervisor_takes_the_worker_with_it(tmp_path):
-    with running_service({"PLATES_TRITON_URL": "127.0.0.1:1"}, tmp_path / "log") as service:
-        worker = worker_of(service.process.pid)
+    with running_service({"PLATES_TRITON_URL": "127.0.0.1:1"}, tmp_path / "log") as (process, url):
+        worker = worker_of(process.pid)
         assert is_alive(worker)
-        service.process.kill()
+        process.kill()
     wait_until(lambda: not is_alive(worker))
-    host, _, port = service.url.removeprefix("http://").rpartition(":")
+    host, _, port = url.removeprefix("http://").rpartition(":")
     socket.create_server((host, int(port))).close()

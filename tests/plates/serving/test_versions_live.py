@@ -17,8 +17,8 @@ import pytest
 from serving_support import add_version, remove_version
 from support import REPOSITORY, SCENE_TEXT, wait_until
 
-from api.readiness import canary_photo
 from api.status import Status, read_status
+from plate_models.release import DEFAULT_GOLDEN
 from plates.benchmarks.cameras import free_port
 from plates.serving.running import running_service
 
@@ -50,7 +50,7 @@ class Service:
         with httpx.Client(timeout=60) as client:
             while not self.ended.wait(PAUSE_S):
                 url = f"{self.url}/v1/plates"
-                answer = client.post(url, content=canary_photo(), headers=headers)
+                answer = client.post(url, content=DEFAULT_GOLDEN.read_bytes(), headers=headers)
                 document = answer.json()
                 texts = [plate["text"] for plate in document.get("plates", [])]
                 version = document.get("model", {}).get("version", "")
@@ -89,10 +89,10 @@ def service(tmp_path_factory):
     triton_url = f"http://127.0.0.1:{port}"
     environment = {f"PLATES_{name}": str(value) for name, value in settings.items()}
     with (
-        running_service(environment, folder / "log") as running,
+        running_service(environment, folder / "log") as (process, url),
         ThreadPoolExecutor(CLIENTS) as threads,
     ):
-        service = Service(running.url, triton_url, folder, copy, running.process.pid)
+        service = Service(url, triton_url, folder, copy, process.pid)
         wait_until(lambda: service.status.state == "ready", PATIENCE_S)
         for _ in range(CLIENTS):
             threads.submit(service.ask)
