@@ -126,8 +126,7 @@ class _View:
     @property
     def hull(self) -> Floats:
         """(4,) x0, y0, x1, y1: around the quad."""
-        hull: Floats = rectification.hulls_of(self.seen.quad[None])[0]
-        return hull
+        return np.asarray(rectification.hulls_of(self.seen.quad[None])[0])
 
 
 Read = Callable[..., list[Seen]]  # `read_regions` of one photo by given nets

@@ -202,8 +202,7 @@ def to_host(array: Any, kind: type = np.float32) -> NDArray[Any]:
     if isinstance(array, np.ndarray):
         return array.astype(kind, copy=False)
     array = array.byte() if kind is np.uint8 else array.float()
-    copied: NDArray[Any] = array.cpu().numpy()
-    return copied
+    return np.asarray(array.cpu().numpy())
 
 
 def to_device(array: Any, device: Any) -> Any:

@@ -56,9 +56,8 @@ def straighten(
     if len(cut):
         hulls = hulls_of(found.quads)[cut]
         again = _straighten_once(image, hulls, lines[cut], rectify, spec, motions[cut])
-        for place, row in enumerate(cut.tolist()):
-            for name in ("crops", "plates", "theta", "quads"):
-                getattr(found, name)[row] = getattr(again, name)[place]
+        for name in ("crops", "plates", "theta", "quads"):
+            getattr(found, name)[cut] = getattr(again, name)
     return found
 
 

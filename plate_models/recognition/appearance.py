@@ -65,6 +65,8 @@ def evidence_of(
     grey in it has its colour.
     """
     grey = [colourless and is_colourless(plate) for plate in np.asarray(plates)]
+    if not grey:
+        return []
     grounds, bands = ground_likelihoods(plates, grey), top_bands(plates, grey)
     return list(map(Evidence, lines, grounds, aspects_of(quads), bands))
 
@@ -82,8 +84,6 @@ def top_bands(plates: ArrayLike, colourless: ArrayLike) -> list[float]:
     Those of the colourless ones, (N,) bool, are 1/2, and none is beyond 1/20 or 19/20.
     """
     pixels = np.asarray(plates)
-    if not len(pixels):
-        return []
     height, width = pixels.shape[1:3]
     left = round(_MARGIN_HW[1] * width)
     inner = pixels[:, :, left : width - left]
@@ -106,8 +106,6 @@ def ground_likelihoods(plates: ArrayLike, colourless: ArrayLike = False) -> list
         below 0.01, and they come near to each other where contrast is lost.
     """
     pixels = np.asarray(plates)
-    if not len(pixels):
-        return []
     dark_ink, yellow, chroma = _measure(pixels)
     # Softmax over blue, black and red; black is what has no colour.
     coloured = _CHROMA_SLOPE * np.stack(

@@ -33,6 +33,7 @@ from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.recognition.calibration import LOGIT_LIMIT, UNCALIBRATED, Calibration, logit
 from plate_models.recognition.grammar import FormatError, Reading, country_of
 from plate_models.release import CALIBRATION, write_manifest
+from plate_models.training.imaging import Floats
 from plate_models.training.synthetic.crops import CLUTTER, CropSample, CropStyle, render_crop
 from plate_models.training.synthetic.kinds import CALIBRATION_SHARES, kind_named
 from plate_models.training.synthetic.latin import LATIN
@@ -41,8 +42,6 @@ from plate_models.training.synthetic.plates import PlateStyle
 from plate_models.training.tables import choose
 from plate_models.training.worker_pool import map_ahead
 from plate_models.weights import measured_with
-
-Floats = NDArray[np.float64]
 
 _COLUMNS = ("kind", "width_px", "text", "read", "home", "eligible", "raw", "right")
 _BLOCK = 100

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,7 @@ from plate_models.training.synthetic.crops import DEFAULT_CROPS, CropSample, ren
 from plate_models.training.worker_pool import start_pool
 
 
-@dataclass(frozen=True)
-class CropBatch:
+class CropBatch(NamedTuple):
     """Rendered crops with what is written on them."""
 
     images: NDArray[np.uint8]  # (N, H, W, 3) uint8 RGB crops
@@ -34,15 +33,12 @@ class CropBatch:
 
     def part(self, rows: slice | list[int] | NDArray[np.int64]) -> "CropBatch":
         """Some of the crops."""
-        return CropBatch(*(getattr(self, name)[rows] for name in _ARRAYS))
+        return CropBatch(self.images[rows], self.quads[rows], self.labels[rows])
 
     @staticmethod
     def of(parts: "Sequence[CropBatch]") -> "CropBatch":
         """All crops of several batches."""
-        return CropBatch(*(np.concatenate([getattr(p, n) for p in parts]) for n in _ARRAYS))
-
-
-_ARRAYS = ("images", "quads", "labels")
+        return CropBatch(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 class CropCache:
@@ -99,7 +95,9 @@ class CropCache:
         for path in self.folder.glob("??????"):
             if path.name not in self._blocks:
                 # Mapped, not read: the set is larger than many machines' memory.
-                arrays = (np.load(path / f"{name}.npy", mmap_mode="r") for name in _ARRAYS)
+                arrays = (
+                    np.load(path / f"{name}.npy", mmap_mode="r") for name in CropBatch._fields
+                )
                 self._blocks[path.name] = CropBatch(*arrays)
         blocks = [self._blocks[name] for name in sorted(self._blocks)]
         chosen = rng.integers(0, (len(blocks), self.block), (count, 2)).tolist()
@@ -111,8 +109,8 @@ def _render_block(path: Path, seed: int, count: int) -> None:
     batch = batch_of([render_crop(rng) for _ in range(count)])
     partial = path.with_suffix(".partial")
     partial.mkdir(exist_ok=True)
-    for name in _ARRAYS:
-        np.save(partial / f"{name}.npy", getattr(batch, name))
+    for name, array in batch._asdict().items():
+        np.save(partial / f"{name}.npy", array)
     partial.rename(path)
 
 

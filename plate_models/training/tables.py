@@ -9,6 +9,7 @@ import numpy as np
 from numpy.random import Generator
 
 Row = TypeVar("Row")
+Range = tuple[float, float]
 
 
 def tables_of(module: str) -> dict[str, Any]:
@@ -21,7 +22,7 @@ def pick(rows: Sequence[Row], rng: Generator) -> Row:
     return rows[rng.integers(len(rows))]
 
 
-def log_uniform(span: tuple[float, float], rng: Generator) -> float:
+def log_uniform(span: Range, rng: Generator) -> float:
     """Draw from a range, where twice as much is as far everywhere."""
     return float(np.exp(rng.uniform(*np.log(span))))
 

@@ -10,8 +10,8 @@ from numpy.random import Generator
 from scipy.spatial.transform import Rotation
 
 from plate_models.training.imaging import Floats, apply_homography, box_corners
+from plate_models.training.tables import Range
 
-Range = tuple[float, float]
 Sizes = tuple[tuple[int, int], tuple[int, int]]
 
 _YAW_DEG, _ROLL_DEG = 38.0, 5.0
@@ -52,6 +52,11 @@ class Frame:
         """(4, 2) corners TL, TR, BR, BL, in pixels, of a plate whose middle is the origin."""
         corners = box_corners(*size_mm) - np.array(size_mm) / 2
         return apply_homography(self.homography(camera), corners)
+
+    def is_whole(self, camera: Camera, size_mm: tuple[float, float], rim_px: float = 0) -> bool:
+        """Whether such a plate is in the picture, so far from its rim."""
+        quad = self.quad(camera, size_mm)
+        return bool((quad > rim_px).all() and (quad < np.array(camera.size_wh) - rim_px).all())
 
     def scale(self, camera: Camera, size_mm: tuple[float, float]) -> float:
         """Pixels per millimetre along the more foreshortened side of such a plate."""
@@ -105,9 +110,7 @@ def sample_frames(
         place = np.array([rng.uniform(0.12, 0.88) * width, rng.uniform(0.3, 0.9) * height, 1])
         sight = np.linalg.solve(camera.matrix, place)
         plate = _at_scale(camera, sight, mount, size_mm, px_per_mm)
-        quad = plate.quad(camera, size_mm)
-        inside = quad.min() > _RIM_PX and bool((quad < np.array((width, height)) - _RIM_PX).all())
-        if inside and not plate.oblique:
+        if plate.is_whole(camera, size_mm, _RIM_PX) and not plate.oblique:
             return Frame(plate.origin, turn), plate
     ahead = np.linalg.solve(camera.matrix, np.array([width / 2, height / 2, 1]))
     return (_at_scale(camera, ahead, np.eye(3), size_mm, px_per_mm),) * 2

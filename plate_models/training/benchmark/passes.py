@@ -44,7 +44,7 @@ _STEP, _NEAREST, _FARTHER, _GLIMPSED = 0.03, 0.3, 1.2, 1.7
 
 _SEED = 31_070
 _SIZES_WH, _FOCAL = ((1280, 720), (1920, 1080)), (0.9, 1.8)
-_SMALL_SHARE, _WHITE_LEVEL, _DARK_WHITE_LEVEL = 0.85, (0.3, 0.9), (0.22, 0.8)
+_SMALL_SHARE = 0.85
 _KBITS, _KEYFRAMES_S = (500.0, 4000.0), 2
 # The most of a character's height that moves away during the exposure.
 _EXPOSURE_S, _MOST_MOTION = (1 / 1000, 1 / 200), 0.18
@@ -182,11 +182,10 @@ def render_film(kind: str, index: int, kbits: tuple[float, float] = _KBITS) -> F
     lens = replace(sample_lens(rng, camera.size_wh, character_px), motion_px=(0.0, 0.0))
     place = scenes.shade(draw_background(rng, camera.size_wh), camera, first.face, light, rng)
     cover = _hide(drives[0], place, camera, light, rng) if kind == "hidden" else None
-    level = rng.uniform(*(_DARK_WHITE_LEVEL if light.dark else _WHITE_LEVEL))
+    factor = scenes.choose_exposure(first, light, rng)
     exposure, rate = np.exp(rng.uniform(*np.log((_EXPOSURE_S, kbits)).T))
     scene = _Scene(camera, lens, light, place, drives, cover, float(exposure))
-    look, factor = int(rng.integers(2**32)), np.float32(level / scenes.white_of(first, light))
-    times = _moments(drives, fps)
+    look, times = int(rng.integers(2**32)), _moments(drives, fps)
 
     def pictures() -> Iterator[Image]:
         last = None
@@ -288,7 +287,7 @@ def _choose_way(
         beside = hung.origin + lane * face.turn[:, 0]
         frames = [(face, hung), (replace(face, origin=beside), replace(hung, origin=beside))]
         fits = len(designs) == 1 or (
-            _is_whole(frames[1][1], camera, design) and beside[2] < _FARTHER * hung.origin[2]
+            frames[1][1].is_whole(camera, design.size_mm) and beside[2] < _FARTHER * hung.origin[2]
         )
         if to_outside and fits and (from_outside or not across):
             break
@@ -296,7 +295,7 @@ def _choose_way(
     if kind == "glimpse":
         places = np.linspace(*ends, 100).tolist()
         moved = {place: replace(hung, origin=hung.origin + place * way) for place in places}
-        seen = [place for place, frame in moved.items() if _is_whole(frame, camera, design)
+        seen = [place for place, frame in moved.items() if frame.is_whole(camera, design.size_mm)
                 and frame.origin[2] < _GLIMPSED * hung.origin[2]]  # fmt: skip
         ends = seen[0], seen[-1]
     return frames[: len(designs)], way, ends, near
@@ -316,11 +315,6 @@ def _walk(
         if (quad.max(axis=0) < 0).any() or (quad.min(axis=0) > camera.size_wh).any():
             return place, True
     return place, False
-
-
-def _is_whole(plate: Frame, camera: Camera, design: Design) -> bool:
-    quad = plate.quad(camera, design.size_mm)
-    return bool((quad > 0).all() and (quad < camera.size_wh).all())
 
 
 def _resembling(text: str, rng: Generator) -> str:

@@ -22,7 +22,6 @@ VARIANTS = ("", "night", "codec")
 _SIZES_WH, _SMALL_SHARE = ((960, 540), (1280, 720)), 0.6
 _GATE_SHARE = 0.6
 _FOCAL = (0.8, 1.8)
-_WHITE_LEVEL, _DARK_WHITE_LEVEL = (0.3, 0.9), (0.22, 0.8)
 
 # Of films: the constant rate factor, and how far the picture moves from frame to frame, in pixels.
 _RATE_FACTOR, _MOST_X, _MOST_Y = (26, 34), 6, 3
@@ -63,8 +62,7 @@ def render_photo(kind: str, index: int, variant: str = "") -> BenchmarkPhoto:
     background = draw_background(rng, camera.size_wh)
     vehicle = scenes.Vehicle(face, hung, sheet, scale, scenes.draw_body(design.size_mm, rng))
     around = scenes.shade(background, camera, face, light, rng)
-    level = float(rng.uniform(*(_DARK_WHITE_LEVEL if light.dark else _WHITE_LEVEL)))
-    factor = np.float32(level / scenes.white_of(vehicle, light))
+    factor = scenes.choose_exposure(vehicle, light, rng)
     seen = lens.see(scenes.compose(around, camera, [vehicle], light)) * factor
     if variant == "night":
         # No filters before the sensor: all channels see the same.

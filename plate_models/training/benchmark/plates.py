@@ -101,8 +101,7 @@ def draw_sheet(design: Design, seen_px_per_mm: float, rng: Generator) -> Sheet:
     _soil(plate, rng, px_per_mm)
     _bolt(plate, design.screws, rng, px_per_mm)
     pad = round(_PAD_MM * px_per_mm)
-    around = pad, pad, pad, pad
-    reflectance = np.asarray(cv2.copyMakeBorder(plate, *around, cv2.BORDER_REPLICATE), np.float32)
+    reflectance = np.pad(plate, ((pad, pad), (pad, pad), (0, 0)), "edge")
     cover = np.pad(rounded_box((width, height), 0, CORNER_MM * px_per_mm), pad)
     if rng.random() < _FRAME_SHARE * kind.holder_share:
         _frame(reflectance, cover, px_per_mm, rng)

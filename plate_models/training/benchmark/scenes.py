@@ -30,6 +30,8 @@ _NEAREST_MM = 200
 _MOST_FOLD = 8
 
 _TABLES = tables_of(__file__)
+# What the white of a plate becomes on the sensor, by day and by night.
+_WHITE_LEVEL, _DARK_WHITE_LEVEL = (0.3, 0.9), (0.22, 0.8)
 # Lamps that are on are brighter than what is lit.
 _GLOWING = 3.0
 _REACH_MM = 860.0  # half the vehicle's width
@@ -133,10 +135,11 @@ def shade(background: Image, camera: Camera, face: Frame, light: Light, rng: Gen
     return Place(background, unevenness, shadow)
 
 
-def white_of(vehicle: Vehicle, light: Light) -> float:
-    """The linear light that comes from the white of a vehicle's plate."""
+def choose_exposure(vehicle: Vehicle, light: Light, rng: Generator) -> np.float32:
+    """Choose by what a scene's light is multiplied, so that a plate's white is well exposed."""
+    level = rng.uniform(*(_DARK_WHITE_LEVEL if light.dark else _WHITE_LEVEL))
     brightest = light.on(vehicle.plate) * light.direct.mean() + light.ambient.mean()
-    return float(vehicle.sheet.white * brightest * light.returned)
+    return np.float32(level / float(vehicle.sheet.white * brightest * light.returned))
 
 
 def compose(place: Place, camera: Camera, vehicles: Sequence[Vehicle], light: Light) -> Field:

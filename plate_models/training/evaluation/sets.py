@@ -59,9 +59,8 @@ def _surrounded(image: Image) -> tuple[Image, Floats]:
     """Put it in the middle of a black photo of twice its sides."""
     height, width = image.shape[:2]
     top, left = height // 2, width // 2
-    sides = top, height - top, left, width - left
-    larger = cv2.copyMakeBorder(image, *sides, cv2.BORDER_CONSTANT)
-    return np.asarray(larger), imaging.shift_by(left, top)
+    larger = np.pad(image, ((top, height - top), (left, width - left), (0, 0)))
+    return larger, imaging.shift_by(left, top)
 
 
 def _turned(degrees: float) -> Recipe:

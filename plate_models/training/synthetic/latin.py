@@ -34,8 +34,7 @@ CAPITALS_PX, PAD_PX = 96, 12
 
 # Patterns, sizes, colours, seals, words and the shapes of block letters, described there.
 _TABLES = tables_of(__file__)
-_DIGITS = "0123456789"
-_LETTERS = [char for char in string.ascii_uppercase if char in RECOGNIZER.alphabet] or _DIGITS
+_LETTERS = [char for char in string.ascii_uppercase if char in RECOGNIZER.alphabet] or string.digits
 _REPEAT_SHARE = 0.1
 _TWO_LINES = 0.22
 # Of plates as the Americas have them: a word above low characters, which fill the plate's width.
@@ -85,8 +84,8 @@ def sample_latin(rng: Generator) -> LatinPlate:
     pattern = pick(_TABLES["american_patterns" if american else "patterns"], rng)
     row = "".join(char if char == " " else _character(char, rng) for char in pattern)
     if rng.random() < _REPEAT_SHARE:
-        digits = [char for char in row if char in _DIGITS]
-        row = "".join(digits[0] if char in _DIGITS else char for char in row)
+        digits = [char for char in row if char in string.digits]
+        row = "".join(digits[0] if char in string.digits else char for char in row)
     if american:
         band = "word" if rng.random() < 0.8 else "top"
         return LatinPlate((row,), choose(_TABLES["american"], rng), band)
@@ -101,7 +100,7 @@ def sample_latin(rng: Generator) -> LatinPlate:
 
 def _character(symbol: str, rng: Generator) -> str:
     if symbol == "#" or (symbol == "*" and rng.random() < 0.5):
-        return pick(_DIGITS, rng)
+        return pick(string.digits, rng)
     return pick(_LETTERS, rng)
 
 

@@ -10,9 +10,7 @@ from scipy.special import ndtr
 from plate_models.training import imaging
 from plate_models.training.imaging import Field, Floats, Image, shift_by
 from plate_models.training.synthetic.wear import blobs
-from plate_models.training.tables import log_uniform, pick, tables_of
-
-Range = tuple[float, float]
+from plate_models.training.tables import Range, log_uniform, pick, tables_of
 
 
 @dataclass(frozen=True)
