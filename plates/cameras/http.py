@@ -176,8 +176,7 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
     )
     def picture(pass_id: str) -> Response:
         """The rectified plate as JPEG, where pictures are kept."""
-        content = store.picture(pass_id)
-        if content is None:
+        if (content := store.picture(pass_id)) is None:
             raise HTTPException(404, "No picture of this pass is kept.")
         return Response(content, media_type="image/jpeg")
 
