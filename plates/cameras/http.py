@@ -176,8 +176,7 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
     )
     def picture(pass_id: str) -> Response:
         """The rectified plate as JPEG, where pictures are kept."""
-        content = store.picture(pass_id)
-        if content is None:
+        if (content := store.picture(pass_id)) is None:
             raise HTTPException(404, "No picture of this pass is kept.")
         return Response(content, media_type="image/jpeg")
 
@@ -201,9 +200,8 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
         """
         if camera:
             known(camera)
-        start = store.last_seq()
-        if last_event_id is not None:  # a new database counts anew
-            start = min(start, last_event_id)
+        last = store.last_seq()
+        start = last if last_event_id is None else min(last, last_event_id)
         return StreamingResponse(
             _stream(store, start, camera),
             media_type="text/event-stream",
@@ -226,6 +224,7 @@ async def _stream(store: Store, seq: int, camera: str) -> AsyncGenerator[str]:
     while True:
         yield ": listening\n\n"  # A closed connection shows only when it is written to.
         try:
+            seq = min(seq, await asyncio.to_thread(store.last_seq))  # a new database counts anew
             found = await asyncio.to_thread(store.events_after, seq)
         except StoreUnavailable:
             found = []
