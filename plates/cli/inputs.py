@@ -132,10 +132,8 @@ def _kind_of_file(path: Path) -> Kind:
 
 
 def _frames(path: Path, every_s: float, bar: "tqdm[NoReturn]") -> Iterator[Picture]:
-    try:
-        import av
-    except ImportError as error:
-        raise ImageError("Videos need another package: pip install av.") from error
+    import av
+
     number, broken, next_s = 0, 0, 0.0
     try:
         with av.open(str(path)) as container:

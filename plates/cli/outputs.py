@@ -9,6 +9,8 @@ from plates.cli.inputs import Inputs, Picture, shown
 
 # A longer name moves its own line to the right, not all others.
 _WIDEST_NAME = 60
+# In bytes: a file's name has 255, of which frame, plate and text take some.
+_LONGEST_STEM = 200
 
 
 class Table:
@@ -48,9 +50,12 @@ class Jpegs:
             folder.mkdir(parents=True, exist_ok=True)
         owners: dict[str, Path] = {}
         for path in inputs.kinds:
-            stem, number = path.stem, 2
+            name = path.stem
+            while len(os.fsencode(name)) > _LONGEST_STEM:
+                name = name[:-1]
+            stem, number = name, 2
             while owners.setdefault(stem, path) != path:  # numbered if the name is taken
-                stem, number = f"{path.stem}-{number}", number + 1
+                stem, number = f"{name}-{number}", number + 1
         self._stems = {path: stem for stem, path in owners.items()}
 
     def write(self, picture: Picture, plates: list[Plate]) -> None:

@@ -2,16 +2,17 @@
 
 from collections import namedtuple
 
+import cv2
 import numpy as np
 import pytest
 
-from plates.annotate import annotate, straighten
+from plates.annotate import annotate, straighten, write_jpeg
 
 plate = namedtuple("plate", "quad text")
 
 
-def test_annotations_are_drawn_on_a_copy():
-    image = np.zeros((200, 400, 3), np.uint8)
+def test_annotations_are_drawn_on_a_copy(tmp_path):
+    image = np.zeros((200, 131_000, 3), np.uint8)  # a panorama
     quad = ((100, 100), (300, 110), (300, 160), (100, 150))
     drawn = annotate(image, [plate(quad, "B840CK197")])
     assert not image.any()
@@ -20,6 +21,8 @@ def test_annotations_are_drawn_on_a_copy():
     assert top < 100 - 5  # the label is above the plate
     assert abs(left - 100) <= 2 and abs(bottom - 160) <= 2 and right >= 300
     assert not drawn[125:135, 150:250].any()  # the plate itself stays legible
+    write_jpeg(tmp_path / "a.jpg", drawn)
+    assert cv2.imread(str(tmp_path / "a.jpg")).shape == (100, 65_500, 3)  # as a JPEG can be
     readable, unreadable = (annotate(image, [plate(quad, text)])[125, 100] for text in ("?", ""))
     assert (readable != unreadable).any()
 
@@ -34,7 +37,7 @@ def test_labels_find_room_at_the_edges(y):
 
 
 def test_a_slanted_plate_is_cut_out_straight():
-    rows, columns = np.mgrid[0:200, 0:300]
+    rows, columns = np.mgrid[0:200, 0:33_000]  # a panorama
     # Bright inside a parallelogram: 100 long, 40 high, its right end 30 lower.
     along, down = (columns + 0.5 - 80) / 100, (rows + 0.5 - 60 - 0.3 * (columns + 0.5 - 80)) / 40
     inside = (along > 0) & (along < 1) & (down > 0) & (down < 1)

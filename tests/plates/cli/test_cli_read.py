@@ -102,12 +102,12 @@ def test_no_file_of_a_folder_is_dropped_silently(tmp_path, run_stub):
 
 
 def test_outputs_replace_only_earlier_outputs(tmp_path, run_stub):
-    names = ("a.jpg", "a-2.jpg", "sub/a.jpg", "sub/a-2.jpg")
+    names = ("a.jpg", "a-2.jpg", "sub/a.jpg", "sub/a-2.jpg", f"{'ж' * 125}.jpg")
     write_files(tmp_path, dict.fromkeys(names, JPEG))
     photos, out = [tmp_path / name for name in names], tmp_path / "out"
     for _ in range(2):
-        assert run_stub("read", *photos, "--annotate", out).returncode == 0
-    assert {path.stem for path in out.iterdir()} == {"a", "a-2", "a-3", "a-2-2"}
+        assert run_stub("read", *photos, "--annotate", out, "--crops", out / "b").returncode == 0
+    assert {path.stem for path in out.iterdir()} == {"a", "a-2", "a-3", "a-2-2", "ж" * 100, "b"}
     for option in ("--annotate", "--crops"):
         done = run_stub("read", *photos, option, tmp_path / "sub")
         assert done.returncode == 1 and done.stdout == ""
