@@ -283,7 +283,8 @@ class _Mqtt:
     def __init__(self, target: settings.MqttTarget, cameras: Sequence[str]) -> None:
         self._target, self._cameras = target, cameras
         self._problem = "the broker is not connected"
-        self._newest: dict[str, int] = {}  # the event whose plate a camera's sensor shows
+        # The event whose plate a camera's sensor shows. A new database counts anew, but later.
+        self._newest: dict[str, tuple[int, float]] = {}
         self._availability = f"plates/{target.name}/availability"
         address = urlsplit(target.url.get_secret_value())
         self._client = mqtt.Client(CallbackAPIVersion.VERSION2)
@@ -308,14 +309,16 @@ class _Mqtt:
         # Where updates said it, an end says nothing new.
         told = event["revision"] > 1 and "pass.updated" in self._target.events
         late |= told and event["type"] == "pass.ended"
-        if late or delivery.seq < self._newest.get(camera, 0):
+        seq, created = self._newest.get(camera, (0, 0.0))
+        if late := late or (delivery.seq < seq and delivery.created <= created):
             del payloads["plate"]
         for name, payload in payloads.items():
             message = self._client.publish(f"plates/{camera}/{name}", payload, qos=1)
             message.wait_for_publish(_TIMEOUT_S)
             if not message.is_published():
                 raise NotDelivered(f"the broker did not confirm it within {_TIMEOUT_S} s")
-        self._newest[camera] = max(self._newest.get(camera, 0), delivery.seq)
+        if not late:
+            self._newest[camera] = delivery.seq, delivery.created
 
     def _explain(self, *_: object) -> None:
         # It is called while the error is handled.

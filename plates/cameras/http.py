@@ -202,7 +202,7 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
         if camera:
             known(camera)
         start = store.last_seq()
-        if last_event_id is not None:  # a new database counts anew
+        if last_event_id is not None:
             start = min(start, last_event_id)
         return StreamingResponse(
             _stream(store, start, camera),
@@ -226,6 +226,7 @@ async def _stream(store: Store, seq: int, camera: str) -> AsyncGenerator[str]:
     while True:
         yield ": listening\n\n"  # A closed connection shows only when it is written to.
         try:
+            seq = min(seq, await asyncio.to_thread(store.last_seq))  # A new database counts anew.
             found = await asyncio.to_thread(store.events_after, seq)
         except StoreUnavailable:
             found = []

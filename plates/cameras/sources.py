@@ -4,9 +4,10 @@ import errno
 import logging
 import math
 import re
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -197,7 +198,7 @@ class Source(FrameSource):
             clock = _CaptureClock(container, self._address, self._live)
             due_s, least_s = -math.inf, math.inf
             began, frozen = time.monotonic(), False
-            for frame in _decoded(container, stream):
+            for frame in _decoded(container, stream, clock.hear):
                 if self._over.is_set():
                     return
                 captured, position_s = clock.of(frame)
@@ -269,6 +270,14 @@ class _CaptureClock:
                 duration_s = (container.duration or 0) / av.time_base
                 self._began = Path(address).stat().st_mtime - duration_s
         self._time_s, self._first_s, self._least_s = 0.0, math.inf, math.inf
+        self._epoch_s = -math.inf
+
+    def hear(self, packet: "av.Packet[av.VideoStream]") -> None:
+        """Note what a camera's last report says of its times: its two clocks drift apart."""
+        timed = packet.pts is not None or math.isinf(self._epoch_s)  # The first one begins at 0.
+        if timed and packet.has_sidedata("prft"):
+            began_us = int.from_bytes(bytes(packet.get_sidedata("prft"))[:8], sys.byteorder)
+            self._epoch_s = began_us / 1e6 - float((packet.pts or 0) * packet.time_base)
 
     def of(self, frame: av.VideoFrame) -> tuple[float, float]:
         """Unix seconds, and seconds since the first frame."""
@@ -284,8 +293,7 @@ class _CaptureClock:
         position_s = time_s - self._first_s
         if not self._live:
             return self._began + position_s, position_s
-        start = self._container.start_time_realtime
-        known = start / 1e6 + time_s if start else 0.0
+        known = self._epoch_s + time_s
         if abs(known - now) < _MOST_SKEW_S:
             self.source = "rtcp"
             return known, position_s
@@ -297,11 +305,14 @@ class _CaptureClock:
 
 
 def _decoded(
-    container: av.container.InputContainer, stream: av.VideoStream
+    container: av.container.InputContainer,
+    stream: av.VideoStream,
+    hear: "Callable[[av.Packet[av.VideoStream]], None]",
 ) -> Iterator[av.VideoFrame]:
     """The stream's pictures; what is broken is passed over, unless nothing else comes."""
     decoded_at, broken = time.monotonic(), False
     for packet in container.demux(stream):
+        hear(packet)
         broken = packet.is_corrupt if packet.size else broken  # A file's last one is empty.
         try:
             frames = packet.decode()

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 # So long a writer waits for others, and for a database that is away until it tries again.
 _BUSY_S, _AGAIN_S = 10, 2
-_AT_ONCE = 100  # events
+_AT_ONCE, _PURGED_AT_ONCE = 100, 2000  # events
 # So long an event is kept at least, for those who watch live.
 _LIVE_S = 60
 # Delays of 2, 4, … 512 and then 600 s are a day, also where the clock jumps.
@@ -103,6 +103,11 @@ class Delivery(NamedTuple):
     payload: str
     picture: bytes | None
     created: float  # Unix seconds
+
+
+def _some(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    some = sa.select(_events.c.seq).where(*conditions).limit(_PURGED_AT_ONCE)
+    return _events.c.seq.in_(some.correlate(None))
 
 
 def _is(delivery: Delivery) -> sa.ColumnElement[bool]:
@@ -227,7 +232,10 @@ class Store:
         return change is again
 
     def purge(self, now: float, targets: Iterable[str]) -> None:
-        """Delete what isn't kept, and what is owed of that or to others than these targets."""
+        """Delete what isn't kept, and what is owed of that or to others than these targets.
+
+        Of many events some at a time, again and again: others wait for the database meanwhile.
+        """
         done = ~_pending & (_events.c.created < now - _LIVE_S)
         # A running pass stays, so that it can be ended after a crash; an end goes last.
         unneeded = done & (_superseded | (_ended & ~_preceded))
@@ -236,9 +244,10 @@ class Store:
         with self._transaction(write=True) as connection:
             connection.execute(sa.delete(_deliveries).where(unowed))
             unkept = old if self._storage.texts else old | unneeded
-            connection.execute(sa.delete(_events).where(unkept))
+            connection.execute(sa.delete(_events).where(_some(unkept)))
             if not self._storage.pictures:
-                connection.execute(sa.update(_events).where(_shown, ~_pending).values(picture=None))
+                shown = sa.update(_events).where(_some(_shown, ~_pending))
+                connection.execute(shown.values(picture=None))
 
     def _find(
         self, *conditions: sa.ColumnElement[bool], order: Any = _events.c.seq, limit: int = 1000

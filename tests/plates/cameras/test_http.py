@@ -68,7 +68,7 @@ def heard(lines):
     return int(fields["id"]), fields["event"], json.loads(fields["data"])
 
 
-def test_events_as_they_come_and_again_after_the_last_one_heard(client, store):
+def test_events_as_they_come_and_again_after_the_last_one_heard(client, store, tmp_path):
     store.add(a_pass(id="before"), None, ())
     with client.stream("GET", "/v1/events?camera=") as answer:
         assert answer.headers["x-accel-buffering"] == "no"  # nginx would hold them back
@@ -86,6 +86,11 @@ def test_events_as_they_come_and_again_after_the_last_one_heard(client, store):
         assert next(lines) == ": listening"
         store.add(a_pass(id="new"), None, ())
         assert heard(lines)[2]["id"] == "new"
+        (tmp_path / "plates.db").unlink()
+        (new := store_of(tmp_path)).last_seq()
+        assert ": listening" in [next(lines) for _ in range(8)]  # and it has looked again
+        new.add(a_pass(id="newest"), None, ())
+        assert heard(lines)[2]["id"] == "newest"
     store.add(a_pass(id="other", camera="door"), None, ())
     since = {"Last-Event-ID": "0"}
     with client.stream("GET", "/v1/events?camera=door", headers=since) as answer:
