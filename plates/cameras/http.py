@@ -201,9 +201,8 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
         """
         if camera:
             known(camera)
-        start = store.last_seq()
-        if last_event_id is not None:
-            start = min(start, last_event_id)
+        last = store.last_seq()
+        start = last if last_event_id is None else min(last, last_event_id)
         return StreamingResponse(
             _stream(store, start, camera),
             media_type="text/event-stream",

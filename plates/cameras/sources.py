@@ -4,10 +4,9 @@ import errno
 import logging
 import math
 import re
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -198,7 +197,7 @@ class Source(FrameSource):
             clock = _CaptureClock(container, self._address, self._live)
             due_s, least_s = -math.inf, math.inf
             began, frozen = time.monotonic(), False
-            for frame in _decoded(container, stream, clock.hear):
+            for frame in _decoded(container, stream, clock):
                 if self._over.is_set():
                     return
                 captured, position_s = clock.of(frame)
@@ -274,9 +273,9 @@ class _CaptureClock:
 
     def hear(self, packet: "av.Packet[av.VideoStream]") -> None:
         """Note what a camera's last report says of its times: its two clocks drift apart."""
-        timed = packet.pts is not None or math.isinf(self._epoch_s)  # The first one begins at 0.
-        if timed and packet.has_sidedata("prft"):
-            began_us = int.from_bytes(bytes(packet.get_sidedata("prft"))[:8], sys.byteorder)
+        # The first one, of which no time may be known, begins at 0.
+        if packet.has_sidedata("prft") and (packet.pts is not None or self._epoch_s < 0):
+            [began_us] = np.frombuffer(bytes(packet.get_sidedata("prft")), np.int64, 1)
             self._epoch_s = began_us / 1e6 - float((packet.pts or 0) * packet.time_base)
 
     def of(self, frame: av.VideoFrame) -> tuple[float, float]:
@@ -305,14 +304,12 @@ class _CaptureClock:
 
 
 def _decoded(
-    container: av.container.InputContainer,
-    stream: av.VideoStream,
-    hear: "Callable[[av.Packet[av.VideoStream]], None]",
+    container: av.container.InputContainer, stream: av.VideoStream, clock: _CaptureClock
 ) -> Iterator[av.VideoFrame]:
     """The stream's pictures; what is broken is passed over, unless nothing else comes."""
     decoded_at, broken = time.monotonic(), False
     for packet in container.demux(stream):
-        hear(packet)
+        clock.hear(packet)
         broken = packet.is_corrupt if packet.size else broken  # A file's last one is empty.
         try:
             frames = packet.decode()

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 # So long a writer waits for others, and for a database that is away until it tries again.
 _BUSY_S, _AGAIN_S = 10, 2
-_AT_ONCE, _PURGED_AT_ONCE = 100, 2000  # events
+_AT_ONCE, _PURGED_AT_ONCE = 100, 2000  # events; whoever writes or reads waits for a purge
 # So long an event is kept at least, for those who watch live.
 _LIVE_S = 60
 # Delays of 2, 4, … 512 and then 600 s are a day, also where the clock jumps.
@@ -75,6 +75,11 @@ _of_event = _deliveries.c.seq == _events.c.seq
 _pending = sa.exists().where(_of_event)
 
 
+def _first(limit: int, condition: Any, order: Any = None) -> sa.ColumnElement[bool]:
+    found = sa.select(_events.c.seq).where(condition).order_by(order).limit(limit)
+    return _events.c.seq.in_(found.correlate(None))
+
+
 class StoreUnavailable(Exception):
     """The database can't be reached or doesn't do its work; it may later."""
 
@@ -103,11 +108,6 @@ class Delivery(NamedTuple):
     payload: str
     picture: bytes | None
     created: float  # Unix seconds
-
-
-def _some(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    some = sa.select(_events.c.seq).where(*conditions).limit(_PURGED_AT_ONCE)
-    return _events.c.seq.in_(some.correlate(None))
 
 
 def _is(delivery: Delivery) -> sa.ColumnElement[bool]:
@@ -232,10 +232,7 @@ class Store:
         return change is again
 
     def purge(self, now: float, targets: Iterable[str]) -> None:
-        """Delete what isn't kept, and what is owed of that or to others than these targets.
-
-        Of many events some at a time, again and again: others wait for the database meanwhile.
-        """
+        """Delete some of what isn't kept, and what is owed of that or to other targets."""
         done = ~_pending & (_events.c.created < now - _LIVE_S)
         # A running pass stays, so that it can be ended after a crash; an end goes last.
         unneeded = done & (_superseded | (_ended & ~_preceded))
@@ -243,18 +240,17 @@ class Store:
         unowed = _deliveries.c.target.not_in(list(targets)) | ~sa.exists().where(_of_event)
         with self._transaction(write=True) as connection:
             connection.execute(sa.delete(_deliveries).where(unowed))
-            unkept = old if self._storage.texts else old | unneeded
-            connection.execute(sa.delete(_events).where(_some(unkept)))
+            unkept = _first(_PURGED_AT_ONCE, old if self._storage.texts else old | unneeded)
+            connection.execute(sa.delete(_events).where(unkept))
             if not self._storage.pictures:
-                shown = sa.update(_events).where(_some(_shown, ~_pending))
-                connection.execute(shown.values(picture=None))
+                unshown = _first(_PURGED_AT_ONCE, _shown & ~_pending)
+                connection.execute(sa.update(_events).where(unshown).values(picture=None))
 
     def _find(
         self, *conditions: sa.ColumnElement[bool], order: Any = _events.c.seq, limit: int = 1000
     ) -> list[tuple[int, str]]:
-        found = sa.select(_events.c.seq).where(*conditions).order_by(order).limit(limit)
-        query = sa.select(_events.c.seq, _events.c.payload)
-        query = query.where(_events.c.seq.in_(found.correlate(None))).order_by(order)
+        query = sa.select(_events.c.seq, _events.c.payload).order_by(order)
+        query = query.where(_first(limit, sa.and_(*conditions), order))
         with self._transaction() as connection:
             return [(seq, payload) for seq, payload in connection.execute(query)]
 
