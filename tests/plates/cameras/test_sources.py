@@ -8,6 +8,7 @@ import struct
 import time
 from contextlib import closing, contextmanager, suppress
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import av
 import cv2
@@ -319,9 +320,8 @@ def clock_of():
 
 
 def report(pts_s, moment):
-    kept = {"prft": struct.pack("=q8x", int(moment * 1e6))}
-    way = {"has_sidedata": kept.__contains__, "get_sidedata": kept.__getitem__}
-    return SimpleNamespace(pts=pts_s, time_base=1, **way)
+    beside = Mock(return_value=struct.pack("=q8x", int(moment * 1e6)))
+    return SimpleNamespace(pts=pts_s, time_base=1, has_sidedata=beside, get_sidedata=beside)
 
 
 def test_capture_times_follow_slow_clocks_of_cameras_and_one_here_that_is_set(monkeypatch):

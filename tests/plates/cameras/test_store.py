@@ -197,10 +197,9 @@ def test_what_is_not_kept_goes_after_its_delivery(open_store, monkeypatch):
     store.add(a_pass(5), None, [])
     monkeypatch.setattr("plates.cameras.store._PURGED_AT_ONCE", 1)  # others need the database, too
     last = store.last_seq()
-    store.purge(now + 30.1 * 86_400, [])
-    assert len(search(store)) == 1
-    store.purge(now + 30.1 * 86_400, [])
-    assert not search(store)
+    for left in (1, 0):
+        store.purge(now + 30.1 * 86_400, [])
+        assert len(search(store)) == left
     store.add(a_pass(3), None, [])  # Clients go on after the last that they saw.
     assert store.last_seq() > last
 
