@@ -269,14 +269,13 @@ class _CaptureClock:
                 duration_s = (container.duration or 0) / av.time_base
                 self._began = Path(address).stat().st_mtime - duration_s
         self._time_s, self._first_s, self._least_s = 0.0, math.inf, math.inf
-        self._epoch_s = -math.inf
+        self._epoch_s = 0.0
 
     def hear(self, packet: "av.Packet[av.VideoStream]") -> None:
         """Note what a camera's last report says of its times: its two clocks drift apart."""
-        # The first one, of which no time may be known, begins at 0.
-        if packet.has_sidedata("prft") and (packet.pts is not None or self._epoch_s < 0):
+        if packet.pts is not None and packet.has_sidedata("prft"):
             [began_us] = np.frombuffer(bytes(packet.get_sidedata("prft")), np.int64, 1)
-            self._epoch_s = began_us / 1e6 - float((packet.pts or 0) * packet.time_base)
+            self._epoch_s = began_us / 1e6 - float(packet.pts * packet.time_base)
 
     def of(self, frame: av.VideoFrame) -> tuple[float, float]:
         """Unix seconds, and seconds since the first frame."""
@@ -292,7 +291,9 @@ class _CaptureClock:
         position_s = time_s - self._first_s
         if not self._live:
             return self._began + position_s, position_s
-        known = self._epoch_s + time_s
+        # Those that came before the first report have none of their own.
+        epoch_s = self._epoch_s or (self._container.start_time_realtime or 0) / 1e6
+        known = epoch_s + time_s if epoch_s else 0.0
         if abs(known - now) < _MOST_SKEW_S:
             self.source = "rtcp"
             return known, position_s

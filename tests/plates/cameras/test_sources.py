@@ -315,7 +315,8 @@ def test_pushed_frames_have_the_time_that_they_come_with_or_at():
 
 
 def clock_of():
-    container = SimpleNamespace(format=SimpleNamespace(name="rtsp", flags=0))
+    kind = SimpleNamespace(name="rtsp", flags=0)
+    container = SimpleNamespace(format=kind, start_time_realtime=None)
     return sources._CaptureClock(container, "rtsp://camera", live=True)
 
 
@@ -339,7 +340,7 @@ def test_capture_times_follow_slow_clocks_of_cameras_and_one_here_that_is_set(mo
 @pytest.mark.parametrize("ahead_s", [0, 3600, -3600])
 def test_a_camera_that_sends_local_time_as_utc_is_not_believed(ahead_s):
     clock, began = clock_of(), time.time() - 0.3 + ahead_s
-    clock.hear(report(None, began))
+    clock.hear(report(0, began))
     clock.of(SimpleNamespace(time=0.0))
     assert clock.source == ("arrival" if ahead_s else "rtcp")
     clock.hear(report(9_000, now := time.time()))  # By its frames' clock, which drifts.
