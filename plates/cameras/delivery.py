@@ -135,13 +135,11 @@ class _Pinned(httpx.HTTPTransport):
             raise NotDelivered(f"its name has no address: {error}") from None
         # Certificates are checked for the name, and the header Host has it already.
         request.extensions |= {"sni_hostname": host}
-        problem: Exception = NotDelivered("its name has no address")
+        text = "its address is private; private_addresses = true allows that"
+        problem: Exception = NotDelivered(text)  # if no other is tried
         for address in dict.fromkeys(str(each[4][0]) for each in found):
             ip = ipaddress.ip_address(address.partition("%")[0])
             if not self._private_addresses and (not ip.is_global or ip.is_multicast):
-                if isinstance(problem, NotDelivered):  # No other was tried.
-                    text = "its address is private; private_addresses = true allows that"
-                    problem = NotDelivered(text)
                 continue
             request.url = url.copy_with(host=address)
             try:
@@ -283,7 +281,7 @@ class _Mqtt:
     def __init__(self, target: settings.MqttTarget, cameras: Sequence[str]) -> None:
         self._target, self._cameras = target, cameras
         self._problem = "the broker is not connected"
-        self._newest: dict[str, int] = {}  # the event whose plate a camera's sensor shows
+        self._newest: dict[str, Delivery] = {}  # whose plate a camera's sensor shows
         self._availability = f"plates/{target.name}/availability"
         address = urlsplit(target.url.get_secret_value())
         self._client = mqtt.Client(CallbackAPIVersion.VERSION2)
@@ -308,14 +306,17 @@ class _Mqtt:
         # Where updates said it, an end says nothing new.
         told = event["revision"] > 1 and "pass.updated" in self._target.events
         late |= told and event["type"] == "pass.ended"
-        if late or delivery.seq < self._newest.get(camera, 0):
+        newest = self._newest.get(camera, delivery)
+        # A new database counts anew, but later.
+        if late := late or (delivery.seq < newest.seq and delivery.created <= newest.created):
             del payloads["plate"]
         for name, payload in payloads.items():
             message = self._client.publish(f"plates/{camera}/{name}", payload, qos=1)
             message.wait_for_publish(_TIMEOUT_S)
             if not message.is_published():
                 raise NotDelivered(f"the broker did not confirm it within {_TIMEOUT_S} s")
-        self._newest[camera] = max(self._newest.get(camera, 0), delivery.seq)
+        if not late:
+            self._newest[camera] = delivery
 
     def _explain(self, *_: object) -> None:
         # It is called while the error is handled.

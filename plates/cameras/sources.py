@@ -197,7 +197,7 @@ class Source(FrameSource):
             clock = _CaptureClock(container, self._address, self._live)
             due_s, least_s = -math.inf, math.inf
             began, frozen = time.monotonic(), False
-            for frame in _decoded(container, stream):
+            for frame in _decoded(container, stream, clock):
                 if self._over.is_set():
                     return
                 captured, position_s = clock.of(frame)
@@ -269,6 +269,13 @@ class _CaptureClock:
                 duration_s = (container.duration or 0) / av.time_base
                 self._began = Path(address).stat().st_mtime - duration_s
         self._time_s, self._first_s, self._least_s = 0.0, math.inf, math.inf
+        self._epoch_s = 0.0
+
+    def hear(self, packet: "av.Packet[av.VideoStream]") -> None:
+        """Note what a camera's last report says of its times: its two clocks drift apart."""
+        if packet.pts is not None and packet.has_sidedata("prft"):
+            [began_us] = np.frombuffer(bytes(packet.get_sidedata("prft")), np.int64, 1)
+            self._epoch_s = began_us / 1e6 - float(packet.pts * packet.time_base)
 
     def of(self, frame: av.VideoFrame) -> tuple[float, float]:
         """Unix seconds, and seconds since the first frame."""
@@ -284,8 +291,9 @@ class _CaptureClock:
         position_s = time_s - self._first_s
         if not self._live:
             return self._began + position_s, position_s
-        start = self._container.start_time_realtime
-        known = start / 1e6 + time_s if start else 0.0
+        # Those that came before the first report have none of their own.
+        epoch_s = self._epoch_s or (self._container.start_time_realtime or 0) / 1e6
+        known = epoch_s + time_s if epoch_s else 0.0
         if abs(known - now) < _MOST_SKEW_S:
             self.source = "rtcp"
             return known, position_s
@@ -297,11 +305,12 @@ class _CaptureClock:
 
 
 def _decoded(
-    container: av.container.InputContainer, stream: av.VideoStream
+    container: av.container.InputContainer, stream: av.VideoStream, clock: _CaptureClock
 ) -> Iterator[av.VideoFrame]:
     """The stream's pictures; what is broken is passed over, unless nothing else comes."""
     decoded_at, broken = time.monotonic(), False
     for packet in container.demux(stream):
+        clock.hear(packet)
         broken = packet.is_corrupt if packet.size else broken  # A file's last one is empty.
         try:
             frames = packet.decode()

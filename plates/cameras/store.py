@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 # So long a writer waits for others, and for a database that is away until it tries again.
 _BUSY_S, _AGAIN_S = 10, 2
-_AT_ONCE = 100  # events
+_AT_ONCE, _PURGED_AT_ONCE = 100, 2000  # events; whoever writes or reads waits for a purge
 # So long an event is kept at least, for those who watch live.
 _LIVE_S = 60
 # Delays of 2, 4, … 512 and then 600 s are a day, also where the clock jumps.
@@ -73,6 +73,11 @@ _superseded = sa.exists().where(_same_pass, _other.c.seq > _events.c.seq)
 _preceded = sa.exists().where(_same_pass, _other.c.seq < _events.c.seq)
 _of_event = _deliveries.c.seq == _events.c.seq
 _pending = sa.exists().where(_of_event)
+
+
+def _first(limit: int, condition: Any, order: Any = None) -> sa.ColumnElement[bool]:
+    found = sa.select(_events.c.seq).where(condition).order_by(order).limit(limit)
+    return _events.c.seq.in_(found.correlate(None))
 
 
 class StoreUnavailable(Exception):
@@ -227,7 +232,7 @@ class Store:
         return change is again
 
     def purge(self, now: float, targets: Iterable[str]) -> None:
-        """Delete what isn't kept, and what is owed of that or to others than these targets."""
+        """Delete some of what isn't kept, and what is owed of that or to other targets."""
         done = ~_pending & (_events.c.created < now - _LIVE_S)
         # A running pass stays, so that it can be ended after a crash; an end goes last.
         unneeded = done & (_superseded | (_ended & ~_preceded))
@@ -235,17 +240,17 @@ class Store:
         unowed = _deliveries.c.target.not_in(list(targets)) | ~sa.exists().where(_of_event)
         with self._transaction(write=True) as connection:
             connection.execute(sa.delete(_deliveries).where(unowed))
-            unkept = old if self._storage.texts else old | unneeded
+            unkept = _first(_PURGED_AT_ONCE, old if self._storage.texts else old | unneeded)
             connection.execute(sa.delete(_events).where(unkept))
             if not self._storage.pictures:
-                connection.execute(sa.update(_events).where(_shown, ~_pending).values(picture=None))
+                unshown = _first(_PURGED_AT_ONCE, _shown & ~_pending)
+                connection.execute(sa.update(_events).where(unshown).values(picture=None))
 
     def _find(
         self, *conditions: sa.ColumnElement[bool], order: Any = _events.c.seq, limit: int = 1000
     ) -> list[tuple[int, str]]:
-        found = sa.select(_events.c.seq).where(*conditions).order_by(order).limit(limit)
-        query = sa.select(_events.c.seq, _events.c.payload)
-        query = query.where(_events.c.seq.in_(found.correlate(None))).order_by(order)
+        query = sa.select(_events.c.seq, _events.c.payload).order_by(order)
+        query = query.where(_first(limit, sa.and_(*conditions), order))
         with self._transaction() as connection:
             return [(seq, payload) for seq, payload in connection.execute(query)]
 

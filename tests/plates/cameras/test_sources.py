@@ -8,6 +8,7 @@ import struct
 import time
 from contextlib import closing, contextmanager, suppress
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import av
 import cv2
@@ -311,14 +312,19 @@ def test_pushed_frames_have_the_time_that_they_come_with_or_at():
     assert list(taken) == []
 
 
-def clock_of(began_us):
+def clock_of():
     kind = SimpleNamespace(name="rtsp", flags=0)
-    container = SimpleNamespace(format=kind, start_time_realtime=began_us)
+    container = SimpleNamespace(format=kind, start_time_realtime=None)
     return sources._CaptureClock(container, "rtsp://camera", live=True)
 
 
+def report(pts_s, moment):
+    beside = Mock(return_value=struct.pack("=q8x", int(moment * 1e6)))
+    return SimpleNamespace(pts=pts_s, time_base=1, has_sidedata=beside, get_sidedata=beside)
+
+
 def test_capture_times_follow_slow_clocks_of_cameras_and_one_here_that_is_set(monkeypatch):
-    clock, now, set_s = clock_of(None), START, 0
+    clock, now, set_s = clock_of(), START, 0
     monkeypatch.setattr(time, "time", lambda: now + set_s)
     monkeypatch.setattr(time, "monotonic", lambda: now)
     behind = []
@@ -333,10 +339,12 @@ def test_capture_times_follow_slow_clocks_of_cameras_and_one_here_that_is_set(mo
 
 @pytest.mark.parametrize("ahead_s", [0, 3600, -3600])
 def test_a_camera_that_sends_local_time_as_utc_is_not_believed(ahead_s):
-    began = (time.time() - 0.3 + ahead_s) * 1e6
-    clock = clock_of(began)
+    clock, began = clock_of(), time.time() - 0.3 + ahead_s
+    clock.hear(report(0, began))
     clock.of(SimpleNamespace(time=0.0))
     assert clock.source == ("arrival" if ahead_s else "rtcp")
+    clock.hear(report(9_000, now := time.time()))  # By its frames' clock, which drifts.
+    assert clock.of(SimpleNamespace(time=9_000.0))[0] == pytest.approx(now, abs=1e-3)
 
 
 def scene(rng, x=None):
