@@ -37,8 +37,9 @@ Recognize = Callable[[Any], Any]
 _LOW_SPAN, _LOW_ASPECT, _LOW_LENGTH, _LOW_BOX = (0.2, 0.8), 3.7, 5, 0.25
 _PART = 0.8  # of a box, inside another one: then it is a part of that
 # A plate that is nearer to a photo's left or right side, in shares of its height, may be cut by it:
-# a part of a text looks like another one. Near both sides it is a photo of that plate alone.
-_EDGE = 0.08
+# a part of a text looks like another one. So may one whose box, as the detector has it, is that
+# near. Near both sides it is a photo of that plate alone.
+_EDGE, _BOX_EDGE = 0.08, 0.1
 # A box of this detection score is a plate, whatever stands on it; others need a text so likely.
 _SURE_BOX, _LEAST_SCORE = 0.55, 0.08
 # Where nothing can be read, or a plate is wider than this share of the photo, it is looked at once
@@ -283,8 +284,11 @@ def _discard_signs_and_parts(views: list[_View], width: int, home: str) -> None:
         abroad = country_of(view.reading.format) != home
         sign = view.score < _DOUBTFUL_BOX and abroad and not _is_known(view.reading)
         x0, y0, x1, y1 = view.hull.tolist()
+        height = y1 - y0
         near, far = sorted((x0, width - x1))
-        if sign or (near < _EDGE * (y1 - y0) and far > y1 - y0):
+        beside = min(view.box[0], width - view.box[2])
+        cut = near < _EDGE * height or beside < _BOX_EDGE * height
+        if sign or (cut and far > height):
             view.reading = _unreadable(view.reading)
 
 

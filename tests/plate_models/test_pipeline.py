@@ -163,20 +163,28 @@ def test_where_nothing_can_be_read_plates_are_looked_for_in_a_smaller_photo():
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "still", "readable"),
+    ("first", "last", "quad", "still", "readable"),
     [
-        (668, 768, True, False),
-        (0, 100, True, False),
-        (660, 760, True, True),
-        (668, 768, False, True),  # A camera's pass decides for itself.
-        (2, 766, True, True),  # The photo was cut to its plate.
+        (668, 768, 1, True, False),
+        (0, 100, 1, True, False),
+        (660, 760, 1, True, True),
+        (660, 760, 0.8, True, True),
+        (666, 766, 0.8, True, False),  # The detector saw more of it.
+        (668, 768, 1, False, True),  # A camera's pass decides for itself.
+        (2, 766, 1, True, True),  # The photo was cut to its plate.
     ],
 )
-def test_a_plate_that_may_go_on_beside_the_photo_is_not_readable(first, last, still, readable):
+def test_a_plate_that_may_go_on_beside_the_photo_is_not_readable(
+    first, last, quad, still, readable
+):
+    def rectify_so(crops):
+        rectified, theta = rectify(crops)
+        return rectified, theta * quad
+
     high = (last - first) * 0.3
     detect = detector_of([first, 100, last, 100 + high, 0.9, 0.0])
     config = replace(PipelineConfig(), still=still)
-    [plate] = read_plates(PHOTO, detect, rectify, recognize, config)
+    [plate] = read_plates(PHOTO, detect, rectify_so, recognize, config)
     assert (plate.reading.text, plate.reading.best) == (HOME if readable else "", HOME)
 
 
