@@ -74,6 +74,8 @@ def blur_plates(pixels: Pixels, boxes: NDArray[np.float32], quads: NDArray[np.fl
     # All rectangles are known before the first is blurred: they may overlap.
     for x0, y0, x1, y1 in [_area(*plate, pixels.shape) for plate in zip(boxes, quads, strict=True)]:
         width, height = x1 - x0, y1 - y0
+        if width < 1 or height < 1:
+            continue
         cells = max(1, min(round(width / height), 4)), max(1, min(round(height / width), 4))
         means = cv2.resize(pixels[y0:y1, x0:x1], cells, interpolation=cv2.INTER_AREA)
         step = 256 // _VALUES
