@@ -1,10 +1,9 @@
 """What `make` does again, and what it leaves alone."""
 
 import os
-import shutil
 import subprocess
 
-from support import ROOT
+from support import ROOT, write_files
 
 # Of a clone that was set up.
 FILES = [
@@ -20,9 +19,8 @@ def test_a_clone_that_changed_or_was_moved_is_set_up_again(tmp_path):
         assert status in (0, 1)
         return bool(status)
 
+    write_files(tmp_path, dict.fromkeys(FILES, (ROOT / "Makefile").read_bytes()))
     for moment, name in enumerate(FILES):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / "Makefile", tmp_path / name)
         os.utime(tmp_path / name, (moment, moment))
     for place in (tmp_path, tmp_path.parent):  # scripts name where the clone was set up
         (tmp_path / FILES[-1]).write_text(f"#!{place}/.venv/bin/python\n")

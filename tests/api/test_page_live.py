@@ -8,6 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 from page_driver import needs_browser, resize, sample, visiting
+from photo_files import exif
 from PIL import Image
 from selenium.webdriver.common.keys import Keys
 from support import post_raw, read_samples
@@ -71,10 +72,9 @@ def test_outlines_lie_on_the_plates_at_every_size(page):
 
 def test_turned_and_unshowable_photos(page, tmp_path):
     upright = Image.open(sample("green_car"))
-    exif = Image.Exif()
-    exif[0x0112] = 6  # The stored picture's top row is the upright one's right column.
     turned, tiff = tmp_path / "turned.jpg", tmp_path / "photo.tiff"
-    upright.rotate(90, expand=True).save(turned, exif=exif, quality=92)
+    # The stored picture's top row is the upright one's right column.
+    upright.rotate(90, expand=True).save(turned, exif=exif(6), quality=92)
     page.choose(turned)
     assert page.answer("turned.jpg")["image"] == {"width": 1280, "height": 720}
     assert page.texts() == ["X556XM750"]

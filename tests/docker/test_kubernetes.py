@@ -16,7 +16,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from containers import VERSION, read_stages
-from support import ROOT
+from support import ROOT, write_files
 
 from api.main import create_app
 from api.settings import Settings
@@ -30,7 +30,6 @@ FOLDER = ROOT / "docker" / "kubernetes"
 NAME = "app.kubernetes.io/name"
 # The oldest with every field that is used, and the newest that there are schemas for.
 VERSIONS = ("1.27", kubernetes_validate.latest_version())
-PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 # Of KServe's protocol, which Triton speaks.
 TRITON_PATHS = {"/v2/health/live", "/v2/health/ready"}
 # DNS servers remember an answer so long by default; gRPC varies a connection's age by a tenth.
@@ -108,10 +107,8 @@ def test_what_is_committed_and_an_overlay_as_the_readme_has_it_render(tmp_path):
     readme = (FOLDER / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```yaml\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
     (components,) = re.findall(r"^`(components: \[.*\])`", readme, re.MULTILINE)
-    own = tmp_path / "my-cluster"
-    own.mkdir()
-    (own / "kustomization.yaml").write_text("\n".join([*blocks, components]), encoding="utf-8")
-    (own / "settings.env").write_text("PLATES_RATE_LIMIT=5\n")
+    files = {"kustomization.yaml": "\n".join([*blocks, components]).encode()}
+    own = write_files(tmp_path / "my-cluster", files | {"settings.env": b"PLATES_RATE_LIMIT=5\n"})
     assert cli.main(["config", "check", str(own / "settings.env")]) == 0
     cluster = render(own)
     check_schemas(cluster, VERSIONS[-1])
@@ -179,7 +176,7 @@ def test_probes_ask_what_there_is_and_leave_healing_to_the_supervisor(cluster):
     }
     for name in cluster.of_kind("Deployment"):
         ports = cluster.ports(name)
-        for kind in PROBES:
+        for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
             probe = cluster.container(name)[kind]
             path, port = asked(probe, ports)
             assert port in ports.values()

@@ -55,17 +55,13 @@ class Machine:
         return run.returncode, run.stdout + run.stderr, log.read_text().splitlines()
 
 
-@pytest.fixture
-def machine(tmp_path):
-    return Machine(tmp_path)
-
-
 TORCH = "--requirement docker/requirements/torch.txt"
 DEV = "--require-hashes --requirement docker/requirements/dev.txt"
 INSTALL = "-m pip install -qq"
 
 
-def test_a_machine_is_set_up_and_again_after_it_was_moved(machine):
+def test_a_machine_is_set_up_and_again_after_it_was_moved(tmp_path):
+    machine = Machine(tmp_path)
     everything = [f"{INSTALL} {TORCH}", f"{INSTALL} {DEV}", f"{INSTALL} --no-deps --editable ."]
     assert machine.set_up()[::2] == (0, everything)
     pip = machine.clone / ".venv" / "bin" / "pip"
@@ -77,8 +73,8 @@ def test_a_machine_is_set_up_and_again_after_it_was_moved(machine):
     assert machine.set_up(ROLE="triton-cpu")[::2] == (0, serving)  # without torch
 
 
-def test_pip_comes_from_outside_where_venv_has_none(machine):
-    status, _, calls = machine.set_up(NO_ENSUREPIP="1")
+def test_pip_comes_from_outside_where_venv_has_none(tmp_path):
+    status, _, calls = Machine(tmp_path).set_up(NO_ENSUREPIP="1")
     assert status == 0
     assert calls[:2] == [
         "-m venv --clear --without-pip .venv",
@@ -95,7 +91,8 @@ def test_a_space_in_the_path_is_refused_before_anything_is_made(tmp_path):
 
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="a GPU takes another torch")
-def test_torch_comes_from_its_own_index_or_where_that_is_shut_from_the_ordinary_one(machine):
+def test_torch_comes_from_its_own_index_or_where_that_is_shut_from_the_ordinary_one(tmp_path):
+    machine = Machine(tmp_path)
     with small_server(Reply()) as server:
         url = f"{server.url}/cpu"
         status, _, calls = machine.set_up(TORCH_INDEX=url)

@@ -129,6 +129,10 @@ GOOD = {
     "lzw tiff": encode(pattern(), "TIFF", compression="tiff_lzw"),
     "16-bit tiff": cv2.imencode(".tiff", DEEP_BGR)[1].tobytes(),
     "cmyk tiff": encode(pattern(), "TIFF", "CMYK"),
+    "heic": HEIC_FILES["plain"],
+    "10-bit heic": HEIC_FILES["deep"],
+    "heic, the second of two": HEIC_FILES["second_of_two"],
+    **{f"heic, orientation {turn}": HEIC_FILES[f"orientation_{turn}"] for turn in range(2, 9)},
 }
 GOOD |= {
     f"{file_format.lower()}, orientation {orientation}": oriented(file_format, orientation)
@@ -138,13 +142,6 @@ GOOD |= {
 GOOD |= {
     f"opaque rgba {kind.lower()}": encode(rgba(255), kind, "RGBA", **FAITHFUL[kind])
     for kind in ("PNG", "WEBP", "TIFF")
-}
-
-GOOD |= {
-    "heic": HEIC_FILES["plain"],
-    "10-bit heic": HEIC_FILES["deep"],
-    "heic, the second of two": HEIC_FILES["second_of_two"],
-    **{f"heic, orientation {turn}": HEIC_FILES[f"orientation_{turn}"] for turn in range(2, 9)},
 }
 
 BAD = {

@@ -17,9 +17,9 @@ MANY = {"1": 0.3, "4": 0.25, "2": 0.25, "3": 0.2}
 LOST = {0: {"O": 0.05, "0": 0.95}, 1: MANY, 2: MANY}
 
 
-def log_probs_of(text, doubts=None, steps=24):
-    """(C, T) log-probabilities that spell a text; doubts are characters' odds at a place."""
-    probs = np.full((RECOGNIZER.classes, steps), 1e-6)
+def log_probs_of(text, doubts=None):
+    """(C, 24) log-probabilities that spell a text; doubts are characters' odds at a place."""
+    probs = np.full((RECOGNIZER.classes, 24), 1e-6)
     probs[BLANK] = 1.0
     for place, char in enumerate(text):
         step = 1 + 2 * place

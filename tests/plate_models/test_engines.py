@@ -33,15 +33,13 @@ def test_outputs_come_in_the_order_asked_for(doubling, tmp_path):
     (tmp_path / "model.onnx").write_bytes(doubling.read_bytes())
     run = openvino_engine.load(tmp_path / "model.onnx", ["square", "twice"], {})
     (tmp_path / "model.onnx").unlink()  # It may be gone before a new shape comes.
-    for shape in ((1, 2, 3), (5, 2, 3), (1, 3, 3), (2, 2, 7)):
+    for shape in ((1, 2, 3), (5, 2, 3), (2, 2, 7)):
         x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-        if shape[1] == 3:  # an error, and the next request is answered
-            with pytest.raises(Exception, match=r"(?i)shape|dimension|rank|compatible"):
-                run((x,))
-        else:
-            square, twice = run((x,))
-            np.testing.assert_allclose(square, x * x, rtol=1e-6)
-            np.testing.assert_allclose(twice, x + x, rtol=1e-6)
+        square, twice = run((x,))
+        np.testing.assert_allclose(square, x * x, rtol=1e-6)
+        np.testing.assert_allclose(twice, x + x, rtol=1e-6)
+        with pytest.raises(Exception, match=r"(?i)shape|dimension|rank|compatible"):
+            run((np.zeros((1, 3, 3), np.float32),))  # and the next request is answered
 
 
 def test_samples_side_by_side_keep_their_order_and_answers_last(doubling, monkeypatch):

@@ -117,8 +117,7 @@ def test_what_a_person_saw_is_aimed_at_or_left_alone(monkeypatch):
 def test_training_learns_and_a_resumed_run_goes_on(monkeypatch, tmp_path):
     monkeypatch.setattr(detection_data, "degrade", lambda image, _: image)
     sampler = WindowSampler([photo_with_plate(s) for s in range(4)], (), replace(SMALL, painted=0))
-    places = {"data": tmp_path, "folder": tmp_path / "run"}
-    config = DetectorTraining(**places, minutes=1e6, peak_rate=0.3)
+    config = DetectorTraining(data=tmp_path, folder=tmp_path / "run", minutes=1e6, peak_rate=0.3)
 
     def losses_of(training, steps):
         batches = training.batches(lambda rng: [sampler.draw(rng) for _ in range(4)])

@@ -172,9 +172,6 @@ def test_recipes_move_labels_with_what_they_show():
     assert len({*grey.tolist()}) == 1 and red.tolist() == [200] * 3
 
 
-SCENES = ("green_car.jpg", "two_at_night.jpg")
-
-
 def test_a_plate_that_is_turned_straight_counts_as_found(tmp_path):
     straight = (300.0, 400.0, 820.0, 512.0)
     labelled_set(tmp_path, "blue_car.jpg")
@@ -220,13 +217,14 @@ def test_sets_say_what_their_labels_know(monkeypatch, tmp_path):
     (wrong,) = boards["no_plates, held out"].lines()
     assert held_out in wrong and "read H724AE77   no plate is there" in wrong
     assert boards["no_plates, seen in training"].photos == 1
-    folder = labelled_set(tmp_path / "latin_photos", *SCENES)
+    scenes = ("green_car.jpg", "two_at_night.jpg")
+    folder = labelled_set(tmp_path / "latin_photos", *scenes)
     rows = (folder / "plates.csv").read_text().splitlines()
     rows = [f"{row},{'country' if row == rows[0] else 'br'}" for row in rows]
     (folder / "plates.csv").write_text("\n".join(rows))
     latin = score(sets.latin(tmp_path), nets)
     assert [*latin] == ["latin_photos, Brazil"] and latin["latin_photos, Brazil"].plates[0].o_is_0
-    folder = labelled_set(tmp_path / "world_photos", *SCENES, "blue_car.jpg", "portrait.jpg")
+    folder = labelled_set(tmp_path / "world_photos", *scenes, "blue_car.jpg", "portrait.jpg")
     paths = (folder / "images").iterdir()
     chosen = {path.name for path in paths if crc32(path.name.encode()) % 5 == 0}
     assert {photo.name for photo in sets.world(tmp_path)} == chosen and len(chosen) < 4

@@ -1,7 +1,6 @@
 """The `plates` command itself, its refusals, and `plates train`."""
 
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -9,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import PLATES, ROOT, SCENE, write_files
+from support import PLATES, ROOT, SCENE, plates, write_files
 
 from plate_models import export
 from plate_models.engines import nets
@@ -131,8 +130,7 @@ def test_a_full_disk_or_one_that_nobody_may_write_to_is_one_line():
         command = [*PLATES, "config", "table"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (1, "plates config: No space left on device\n")
-    command = [*PLATES, "watch", SCENE, "--annotate", "/proc"]
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+    done = plates("watch", SCENE, "--annotate", "/proc")
     assert done.stderr == f"plates watch: /proc/{SCENE.stem}.mp4: No such file or directory\n"
 
 
@@ -155,9 +153,8 @@ def test_clips_are_watched_where_stdout_takes_ascii_alone(tmp_path):
     clip = (ROOT / "tests" / "clips" / "crossing.mp4").read_bytes()
     names = [tmp_path / name for name in ("a.mp4", "b/a.mp4", "a-2.mp4", "Höhe.mp4")]
     write_files(tmp_path, dict.fromkeys(names, clip))
-    command = [*PLATES, "watch", *names, "--json"]
-    env = os.environ | {"PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, encoding="ascii")
+    done = plates("watch", *names, "--json", PYTHONIOENCODING="ascii")
+    assert done.stdout.isascii()
     events = list(map(json.loads, done.stdout.splitlines()))
     assert [event["text_native"] for event in events] == ["Е333СТ61"] * 8 and not done.returncode
     assert {event["camera"] for event in events} == {"a", "a-2", "a-2-3", "Höhe"}

@@ -77,8 +77,7 @@ def test_photos_and_output_are_checked_first(
 
 def test_a_killed_demo_takes_its_service_with_it(tmp_path):
     """The service listens, but never gets ready; the folder has an `api` of another project."""
-    (tmp_path / "api").mkdir()
-    (tmp_path / "api" / "__init__.py").write_text("raise ImportError('not ours')\n")
+    write_files(tmp_path, {"api/__init__.py": b"raise ImportError('not ours')"})
     command = [*PLATES, "demo", str(SCENE)]
     options = {"cwd": tmp_path, "env": os.environ | {"PLATES_TRITON_URL": "127.0.0.1:1"}}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options) as process:

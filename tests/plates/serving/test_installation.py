@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 from serving_support import make_image, make_repository
-from support import REPOSITORY, embedded_triton
+from support import REPOSITORY, embedded_triton, write_files
 
 from plate_models.release import MANIFEST
 from plates.serving import installation, triton
@@ -108,15 +108,13 @@ def test_missing_artifacts_are_named_per_profile(wheel, models, tmp_path):
     (models / "plate_recognition" / "1" / MANIFEST).unlink()
     (lost,) = find_problems(wheel, models, "cpu")
     assert f"plate_recognition has no {MANIFEST}" in lost
-    net = tmp_path / "repository" / "net"
-    (net / "1").mkdir(parents=True)
-    (net / "configs").mkdir()
-    (net / "config.pbtxt").write_text('# backend: "x"\nbackend: "pytorch"\n')
-    (net / "configs" / "cpu.pbtxt").write_text('backend: "openvino"\n')
+    configs = {"config.pbtxt": b'# backend: "x"\nbackend: "pytorch"\n'}
+    configs["configs/cpu.pbtxt"] = b'backend: "openvino"\n'
+    net = write_files(tmp_path / "repository" / "net", configs)
     for profile, file in (("cpu", "model.onnx"), ("gpu", "model.pt")):
         (missing,) = find_problems(wheel, net.parent, profile)
         assert f"net has no {file}" in missing and "make export" in missing
-    (net / "1" / "model.onnx").touch()
+    write_files(net, {"1/model.onnx": b""})
     assert find_problems(wheel, net.parent, "cpu") == []
 
 
