@@ -19,7 +19,6 @@ from plate_models.images import too_many_bytes_message
 router = APIRouter(tags=["plates"])
 
 _FORM = UploadForm(("image",))
-_PROPERTIES = {"image": file_field("The photo")}
 _COUNT_HEADER = "X-Plates-Redacted"
 _REDACTED: dict[str, Any] = {
     "description": "The plates; with `redact` the photo itself",
@@ -45,7 +44,7 @@ _BATCH_PROPERTIES = {
     "/v1/plates",
     response_model=answers.PlatesAnswer,
     responses={200: _REDACTED, **PROBLEMS},
-    openapi_extra={"requestBody": body_of(_FORM, _PROPERTIES)},
+    openapi_extra={"requestBody": body_of(_FORM, {"image": file_field("The photo")})},
     summary="Read the plates in a photo",
 )
 async def read_plates(

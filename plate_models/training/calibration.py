@@ -74,10 +74,10 @@ def calibrate(
 ) -> list[str]:
     """Fit a calibration to one set of crops and measure it on another; report for a terminal.
 
-    ``calibration.json``, readings and curves go to the folder; each set has so many crops. The
-    shares are those of wrong texts that are accepted among the readable ones of home's formats, and
-    of all others. A WeightsError or ExportError: they can't be used; a FormatError: no plate of
-    home is rendered.
+    ``calibration.json``, readings and curves go to the folder, which exists; each set has so
+    many crops. The shares are those of wrong texts that are accepted among the readable ones of
+    home's formats, and of all others. A WeightsError or ExportError: they can't be used; a
+    FormatError: no plate of home is rendered.
     """
     sizes = [min(_BLOCK, crops - start) for start in range(0, crops, _BLOCK)]
     # Numbered, so that a crop does not depend on the number of processes; no seed of a training
@@ -110,7 +110,6 @@ def calibrate(
         "measured_uncalibrated": as_read,
         "measured": calibrated,
     }
-    folder.mkdir(parents=True, exist_ok=True)
     (folder / CALIBRATION).write_text(calibration.to_json(report), encoding="utf-8")
     fit.to_csv(folder / "fit.csv", index=False)
     measured.to_csv(folder / "measure.csv", index=False)

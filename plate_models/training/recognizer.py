@@ -327,6 +327,5 @@ def train(config: RecognizerTraining) -> dict[int, float]:
             "seed": config.seed,
             "rendered_exact_match_by_lines": {k: round(v, 4) for k, v in match.items()},
         }
-        nets = cast(Reader, training.averaged.module).nets
-        training.release(nets, summary)
+        training.release(cast(Reader, training.averaged.module).nets, summary)
         return match

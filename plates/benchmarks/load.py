@@ -145,13 +145,12 @@ class LoadClient:
         method, url = "GET" if request.body is None else "POST", self._url + request.path
         # Bytes would be copied and, from 1 MiB on, warned about.
         data = None if request.body is None else io.BytesIO(request.body)
-        sent: Any = {"data": data, "headers": request.headers}
         row = {"kind": request.kind, "intended_s": intended, "status": 0, "error": ""}
         row |= {"retry_after": False, "right": False}
         try:
             async with (
                 asyncio.timeout(_LEAVES_AFTER_S if request.leaves else self._timeout_s),
-                self._session.request(method, url, **sent) as got,
+                self._session.request(method, url, data=data, headers=request.headers) as got,
             ):
                 content = await got.read()
         except TimeoutError:

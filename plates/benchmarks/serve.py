@@ -112,10 +112,9 @@ def compare(url: str, published: Path, photo: bytes, seconds: float) -> Rows:
     shape = PublishedShape(published)
     with httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False) as client:
 
-        def ours() -> Rows:
-            answer = client.post("/v1/plates", content=photo, headers={"Content-Type": "image/*"})
-            plates: Rows = answer.json()["plates"]
-            return plates
+        def ours() -> Any:
+            headers = {"Content-Type": "image/*"}
+            return client.post("/v1/plates", content=photo, headers=headers).json()["plates"]
 
         boxes = [plate["box"] for plate in ours()]
 

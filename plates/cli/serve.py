@@ -98,9 +98,6 @@ def supervise(settings: Settings, listener: socket.socket | None = None) -> None
         status_file = settings.status_file or folder / "status.json"
         parts: list[Part] = [TritonHealer(triton)] if triton else []
         if listener:
-            if settings.cameras:
-                # Processes are restarted with what was checked, whatever the file says by then.
-                (folder / "cameras.toml").write_bytes(settings.cameras.read_bytes())
             environment = partial(_environment, settings, status_file, triton, folder)
             listen = listener.fileno()
             command = [*python("plates.serving.gateway"), "--listen", str(listen)]
@@ -108,6 +105,8 @@ def supervise(settings: Settings, listener: socket.socket | None = None) -> None
             if settings.cameras:
                 from plates.cameras import worker
 
+                # Processes are restarted with what was checked, whatever the file says by then.
+                (folder / "cameras.toml").write_bytes(settings.cameras.read_bytes())
                 parts += worker.parts(settings.cameras, environment)
         supervisor = Supervisor(parts, status_file)
         with stop_signals_raise(), contextlib.suppress(Stopped):
