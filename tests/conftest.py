@@ -21,7 +21,7 @@ import httpx
 import pytest
 from camera_events import store_of
 from fake_triton import FakeTriton
-from support import ELSEWHERE, embedded_triton, running_gateway
+from support import ELSEWHERE, running_gateway, running_triton
 
 from plates.serving.running import running_service
 
@@ -54,7 +54,7 @@ def triton():
         grpc_url = grpc_url.rpartition("://")[2]
         yield SimpleNamespace(grpc_url=grpc_url, http_url=http_url, embedded=None)
         return
-    with embedded_triton() as server:
+    with running_triton() as server:
         yield SimpleNamespace(grpc_url=server.grpc_url, http_url=server.http_url, embedded=server)
 
 

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Self
 
 import psutil
 
@@ -73,12 +72,6 @@ class EmbeddedTriton:
         self._lock = threading.Lock()
         self._stopped = False
 
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
     @property
     def http(self) -> TritonHttp:
         """A client of the HTTP endpoint, with the key to its restricted APIs."""
@@ -115,7 +108,7 @@ class EmbeddedTriton:
             # The server appends: what it writes next is at the new beginning.
             os.truncate(log, 0)
 
-    def start(self, lay_out: LayOut | None = None) -> Self:
+    def start(self, lay_out: LayOut | None = None) -> None:
         """Start the server and wait until every model is loaded and warm.
 
         A second start takes the same ports: clients know them. Without `lay_out` the original
@@ -134,7 +127,6 @@ class EmbeddedTriton:
             if isinstance(error, OSError):  # a full disk, or no room for a process
                 raise PreflightError([f"Triton can't be started: {error}."]) from error
             raise
-        return self
 
     def stop(self) -> None:
         """End the server for good, within 7 s, with all its processes and files."""

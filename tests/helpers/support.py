@@ -115,6 +115,17 @@ def embedded_triton(repository=REPOSITORY, **settings):
     return EmbeddedTriton(Settings.model_construct(model_repository=repository, **settings))
 
 
+@contextmanager
+def running_triton(repository=REPOSITORY, **settings):
+    """The same, from when it is ready until the context ends."""
+    server = embedded_triton(repository, **settings)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
 def assert_problem(response, status, slug):
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"

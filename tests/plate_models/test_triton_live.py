@@ -5,7 +5,7 @@ import shutil
 import cv2
 import numpy as np
 import pytest
-from support import REPOSITORY, SAMPLES, embedded_triton, read_samples
+from support import REPOSITORY, SAMPLES, read_samples, running_triton
 from tritonclient import grpc as triton_grpc
 from tritonclient import http as triton_http
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
@@ -107,7 +107,7 @@ def test_the_gpu_profile_answers_as_the_cpu_profile(triton, tmp_path):
         text = text.replace("KIND_GPU", "KIND_CPU").replace("count: 4", "count: 1")
         config.write_text(text, encoding="utf-8")
     with (
-        embedded_triton(copy, profile="gpu") as torchscript,
+        running_triton(copy, profile="gpu") as torchscript,
         triton_grpc.InferenceServerClient(torchscript.grpc_url) as there,
         triton_grpc.InferenceServerClient(triton.grpc_url) as here,
     ):

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from serving_support import BROKEN, MODEL, SLOW, make_repository, ticked_until
-from support import embedded_triton, is_alive, is_locked, wait_until
+from support import embedded_triton, is_alive, is_locked, running_triton, wait_until
 
 from plates.serving import healing, processes, supervisor, triton
 from plates.serving.errors import GaveUp, StartError
@@ -47,7 +47,7 @@ def test_two_servers_live_side_by_side_and_leave_nothing(models, tmp_path, monke
         (tmp_path / f"{name}.py").write_text("raise ImportError('poisoned')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", "/nowhere")
-    with embedded_triton(Path(models.name)) as one, embedded_triton(models) as other:
+    with running_triton(Path(models.name)) as one, running_triton(models) as other:
         assert len({one.grpc_url, one.http_url, other.grpc_url, other.http_url}) == 4
         families = family_of(one) + family_of(other)
         assert len(set(families)) == 4
@@ -69,7 +69,7 @@ def test_the_server_dies_with_its_killed_owner(models, tmp_path):
     code = (
         "import sys, time; from api.settings import Settings\n"
         "from plates.serving.triton import EmbeddedTriton\n"
-        "s = EmbeddedTriton(Settings(model_repository=sys.argv[1])).start()\n"
+        "s = EmbeddedTriton(Settings(model_repository=sys.argv[1])); s.start()\n"
         "print(s.shm_prefix, s._server.pid, *(stub.pid for stub in s.stubs), flush=True)\n"
         "time.sleep(600)"
     )
@@ -88,7 +88,7 @@ def test_the_server_dies_with_its_killed_owner(models, tmp_path):
 )
 def test_nothing_survives(models, hurt, number, monkeypatch):
     monkeypatch.setattr(triton, "STOP_S", 1.0)
-    with embedded_triton(models) as server:
+    with running_triton(models) as server:
         family = family_of(server)
         for pid in family if "stubs" in hurt else family[:1]:
             os.kill(pid, number)
