@@ -86,15 +86,15 @@ def supervise(settings: Settings, listener: socket.socket | None = None) -> None
     The gateway serves on the listener; without one there is Triton alone.
     """
     triton = None
-    if listener and settings.triton_url:
-        say(f"Triton elsewhere: {settings.triton_url}")
-    else:
-        say("Starting Triton …")
-        triton = EmbeddedTriton(settings)
-    with tempfile.TemporaryDirectory(prefix="plates-status-") as name:
+    with tempfile.TemporaryDirectory(prefix="plates-") as name:
         folder = Path(name)
         # As long as it is locked, systemd-tmpfiles takes no old files from it.
         fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_SH)
+        if listener and settings.triton_url:
+            say(f"Triton elsewhere: {settings.triton_url}")
+        else:
+            say("Starting Triton …")
+            triton = EmbeddedTriton(settings, folder)
         status_file = settings.status_file or folder / "status.json"
         parts: list[Part] = [TritonHealer(triton)] if triton else []
         if listener:

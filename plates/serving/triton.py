@@ -51,12 +51,12 @@ LayOut = Callable[[Path], Path]
 class EmbeddedTriton:
     """A tritonserver of this process's own, by default on loopback, on free ports.
 
-    Use it as a context manager, or call `start` and `stop`. It ends with the thread that starts it.
+    Call `start` and `stop`. It ends with the thread that starts it.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        """Describe the server that the settings ask for; start nothing yet."""
-        self.repository = settings.model_repository.resolve()
+    def __init__(self, settings: Settings, parent: Path | None = None) -> None:
+        """Describe the server that the settings ask for; its own folder is made in the parent."""
+        self._parent, self.repository = parent, settings.model_repository.resolve()
         self.profile, self.host = settings.profile, str(settings.triton_host)
         self.shm_prefix = ""
         # By endpoint; each 0 is replaced by a free one.
@@ -191,14 +191,12 @@ class EmbeddedTriton:
         self.http_url, self.grpc_url, self.metrics_url = urls
 
     def _launch(self, installation: Installation, lay_out: LayOut | None) -> None:
-        self._folder = folder = Path(tempfile.mkdtemp(prefix="plates-triton-"))
+        self._folder = folder = Path(tempfile.mkdtemp(prefix="triton-", dir=self._parent))
         backends = installation.lay_out_backends(folder / "backends")
         repository = lay_out(folder) if lay_out else self.repository
         self.shm_prefix = f"plates_{os.getpid()}_{secrets.token_hex(4)}_"
-        # Of a locked folder systemd-tmpfiles takes no old files, as it does from /tmp.
-        command = ["flock", "--shared", "--no-fork", str(folder)]
         # If this process is killed, the kernel asks the server to end.
-        command += ["setpriv", "--pdeathsig", "TERM", str(installation.server)]
+        command = ["setpriv", "--pdeathsig", "TERM", str(installation.server)]
         command += self._options(repository, backends)
         with self._lock:
             if self._stopped:

@@ -2,7 +2,6 @@
 
 import csv
 import errno
-import fcntl
 import os
 import shutil
 import subprocess
@@ -45,15 +44,6 @@ def wait_until(condition, seconds=30):
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.02)
-
-
-def is_locked(folder):
-    """Whether what cleans /tmp, such as systemd-tmpfiles, passes over a folder."""
-    try:
-        fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    return False
 
 
 def is_alive(pid):
@@ -110,15 +100,16 @@ def number(client, sample):
     return sum(float(line.split()[-1]) for line in lines if line.startswith(sample))
 
 
-def embedded_triton(repository=REPOSITORY, **settings):
+def embedded_triton(repository=REPOSITORY, parent=None, **settings):
     """A Triton with these settings, also with such as are refused."""
-    return EmbeddedTriton(Settings.model_construct(model_repository=repository, **settings))
+    settings = Settings.model_construct(model_repository=repository, **settings)
+    return EmbeddedTriton(settings, parent)
 
 
 @contextmanager
-def running_triton(repository=REPOSITORY, **settings):
+def running_triton(*args, **settings):
     """The same, from when it is ready until the context ends."""
-    server = embedded_triton(repository, **settings)
+    server = embedded_triton(*args, **settings)
     server.start()
     try:
         yield server

@@ -1,5 +1,6 @@
 """`plates serve`: its settings and address, signals, and parts that die."""
 
+import fcntl
 import os
 import re
 import signal
@@ -12,7 +13,7 @@ from unittest.mock import Mock
 import httpx
 import psutil
 import pytest
-from support import PHOTO, is_alive, is_locked, wait_until
+from support import PHOTO, is_alive, wait_until
 
 from api.settings import Settings
 from api.status import Status, read_status
@@ -62,9 +63,14 @@ def test_senseless_settings_are_refused(command, variable, value, run_unsupervis
 def test_a_stop_while_what_failed_is_stopped_hides_nothing(run_unsupervised, monkeypatch, tmp_path):
     stopped = []
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delenv("PLATES_TRITON_URL")
+    monkeypatch.setattr(serve, "EmbeddedTriton", triton := Mock())
 
     def stop(supervisor):
-        assert [is_locked(folder) for folder in tmp_path.iterdir()] == [True]
+        [folder] = tmp_path.iterdir()
+        assert triton.call_args.args[1] == folder
+        with pytest.raises(BlockingIOError):  # as what cleans /tmp finds it
+            fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
         signal.raise_signal(signal.SIGTERM)
         stopped.append(supervisor)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from serving_support import BROKEN, MODEL, SLOW, make_repository, ticked_until
-from support import embedded_triton, is_alive, is_locked, running_triton, wait_until
+from support import embedded_triton, is_alive, running_triton, wait_until
 
 from plates.serving import healing, processes, supervisor, triton
 from plates.serving.errors import GaveUp, StartError
@@ -47,7 +47,7 @@ def test_two_servers_live_side_by_side_and_leave_nothing(models, tmp_path, monke
         (tmp_path / f"{name}.py").write_text("raise ImportError('poisoned')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", "/nowhere")
-    with running_triton(Path(models.name)) as one, running_triton(models) as other:
+    with running_triton(Path(models.name), tmp_path) as one, running_triton(models) as other:
         assert len({one.grpc_url, one.http_url, other.grpc_url, other.http_url}) == 4
         families = family_of(one) + family_of(other)
         assert len(set(families)) == 4
@@ -56,7 +56,7 @@ def test_two_servers_live_side_by_side_and_leave_nothing(models, tmp_path, monke
         hosts = [c.laddr.ip for c in listening if c.status == psutil.CONN_LISTEN]
         assert len(hosts) == 3 and all(host.endswith("127.0.0.1") for host in hosts)
         folder = one._folder
-        assert is_locked(folder)
+        assert folder.parent == tmp_path
         one.stop()
         assert other.http.is_ready() and other.http.plates(b"photo", 10)
         assert one.poll() is not None and other.poll() is None
