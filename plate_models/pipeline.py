@@ -1,11 +1,11 @@
-"""The way of a photo: detect, crop, rectify, recognize, decode. Written once.
+"""The pipeline: detect, crop, rectify, recognize, decode. Written once, for every transport.
 
-The three nets come in as functions: graphs or torch modules in process, calls to Triton inside
-``plate_recognition``. Nothing here knows which.
+The three nets are passed in as functions: graphs or torch modules in this process, or calls to
+Triton inside ``plate_recognition``. Nothing here depends on which.
 
-Pixels and crops stay where the photo lies: NumPy's arrays on the host, or torch's tensors on a
-device (see ``pixels.py``). What describes plates (candidates, theta, logits) comes to the host as
-soon as it is needed, and so do the small rectified plates at the end.
+Pixels and crops stay on the photo's device: NumPy arrays on the host, or torch tensors on a GPU
+(see ``pixels.py``). Small results (candidates, theta, logits) are copied to the host when they are
+needed, and so are the small rectified plates at the end.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,32 +32,36 @@ from plate_models.spec import DEFAULTS, Specs
 # (N, 3, h, w) float32 rectified plates to (N, C, T) float32 logits.
 Recognize = Callable[[Any], Any]
 
-# Low characters, between words: shares of the height (from, to), of plates less wide than so high.
-# Fewer characters than this are one of two rows; a box of a lower score is hardly a plate.
+# Plates whose characters are low, with words above and below: the rows to read as shares of the
+# height (from, to), the largest aspect ratio of such a plate, the shortest text (a shorter one is a
+# row of a two-line plate), and the lowest detection score.
 _LOW_SPAN, _LOW_ASPECT, _LOW_LENGTH, _LOW_BOX = (0.2, 0.8), 3.7, 5, 0.25
-_PART = 0.8  # of a box, inside another one: then it is a part of that
-# A plate that is nearer to a photo's left or right side, in shares of its height, may be cut by it:
-# a part of a text looks like another one. So may one whose box, as the detector has it, is that
-# near. Near both sides it is a photo of that plate alone.
+# A box is part of another plate if at least this share of its area lies inside that plate's box.
+_PART = 0.8
+# The photo's left or right side may cut a plate whose quad (or whose detector box) is nearer to it
+# than this share of the plate's height; a text that is cut off reads like another valid text. A
+# plate that is near both sides fills the photo and is not cut.
 _EDGE, _BOX_EDGE = 0.08, 0.1
-# A box of this detection score is a plate, whatever stands on it; others need a text so likely.
+# A box with this detection score is a plate even if it can't be read; with a lower one, its text
+# must have at least this score.
 _SURE_BOX, _LEAST_SCORE = 0.55, 0.08
-# Where nothing can be read, or a plate is wider than this share of the photo, it is looked at once
-# more, so much smaller. What is found there is a plate from this score on.
+# If no plate is readable, or one is wider than this share of the photo, the detector runs again on
+# the photo at this scale; what it finds there without a text is a plate from this score on.
 _WIDE, _NEAR, _SURE_NEAR = 0.2, 1 / 3, 0.7
-# Below this one only a text of home says that it is one, or a sure one of a known format: others
-# are mostly signs and lorries.
+# Below this detection score a text must match a format of the home country, or be sure and match
+# another known format: most other texts stand on signs and lorries.
 _DOUBTFUL_BOX = 0.5
-# Of a frame, what the detector finds with less is passed over: a plate has other frames.
+# Camera frames ignore boxes with a lower detection score: a plate appears in other frames, too.
 _FRAME_BOX = 0.25
-# A plate whose score lies between is read from shifted crops, too: below, nothing is won. A text
-# that is not of home, as what is painted on boats, must be surer to be left at that.
+# A plate is also read from shifted crops if its text score lies between the first two numbers: with
+# less it never becomes readable, with more it is sure. Texts that are not in a format of the home
+# country, such as registrations of boats, are sure only from the third number on.
 _HOPELESS, _SURE, _SURE_ABROAD = 0.1, 0.9, 0.95
-# A plate in doubt that is so much less sharp along one way than across it may have moved. Each
-# takes time, so that a look at a photo tries only so many.
+# A plate has motion blur if its text score is below the first number, and its sharpness along one
+# direction less than this share of that across it. Deblurring is slow: so many plates at most.
 _DOUBT, _MOVED, _MOST_MOVED = 0.75, 0.6, 4
-# How far, in shares of its width, is tried, then how much askew. Of so many views, the clearest, a
-# text is chosen; one that is so sure is taken.
+# Deblurring tries these lengths of the blur (shares of the plate's width), then these rotations of
+# the best one. Texts are chosen for the clearest results; one must have at least this score.
 _CLEAREST, _SURE_MOVED = 6, 0.85
 _LENGTHS, _TURNS = np.arange(0.03, 0.16, 0.008), np.exp(1j * np.radians((-14, -7, 7, 14)))
 _SHIFTS = ((0.03, 0.0), (-0.03, 0.0), (0.0, 0.06), (0.0, -0.06))  # of a box's width and height
@@ -67,20 +71,20 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class PipelineConfig:
-    """What the nets at hand need around them: their specs, a grammar, a calibration."""
+    """What the pipeline needs beside the nets: their specs, a grammar, a calibration."""
 
     specs: Specs = DEFAULTS
     grammar: Grammar = DEFAULT_GRAMMAR
     calibration: Calibration = UNCALIBRATED
-    # A photo is all there is: plates in doubt are read from further crops, doubtful boxes with too
-    # little text for a plate are left out, and texts that are not of home are not readable in them.
-    # Frames of a camera, which are joined later, want each plate as one crop shows it.
+    # True for a single photo: uncertain plates are read from further crops, and doubtful boxes are
+    # dropped or made unreadable. False for a camera's frames, which are fused later and need each
+    # plate as one crop shows it.
     still: bool = True
-    square_pixels: bool = True  # not stretched: a plate's proportions tell of its format
+    square_pixels: bool = True  # False if stretched: aspect ratios are no evidence of formats then
 
     @classmethod
     def of(cls, specs: Specs, calibration: Calibration) -> "PipelineConfig":
-        """What weights need; a FormatError if their countries' formats are not at hand."""
+        """The config for given weights; raises FormatError if a country of theirs has no file."""
         return cls(specs, grammar_of(*specs.recognizer.countries), calibration)
 
 
@@ -91,42 +95,42 @@ DEFAULT_CONFIG = PipelineConfig()
 class Plate:
     """One plate of a photo."""
 
-    # x0, y0, x1, y1 in pixels of the upright photo: around the quad of a readable plate, the
-    # detector's where nothing was read.
+    # x0, y0, x1, y1 in pixels of the upright photo: the bounding box of the quad if the plate is
+    # readable, else the detector's box.
     box: Box
     quad: tuple[Point, ...]  # corners TL, TR, BR, BL of the plate's own orientation
     detection_score: float  # in [0, 1]
     lines: int  # of text, 1 or 2
     reading: Reading
     crop: NDArray[np.uint8]  # (48, 188, 3) RGB, rectified
-    # (C, T) as of `Seen`, which gave the reading; in doubt those of shifted crops did, too.
+    # (C, T) of the view that was read; the reading of an uncertain plate also uses shifted crops.
     log_probs: ctc.Array
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What the nets say of one box, before any text is chosen; on the host."""
+    """The nets' output for one box, before a text is chosen; on the host."""
 
     quad: Floats  # (4, 2), corners TL, TR, BR, BL in photo pixels
     log_probs: ctc.Array  # (C, T), the rows of a two-line plate joined
     crop: NDArray[np.uint8]  # (48, 188, 3) RGB, rectified
-    lines: int  # of text, 1 or 2, as it was read
+    lines: int  # of text, 1 or 2, as which the plate was read
     colourless: bool  # whether the photo is grey
 
 
 @dataclass
 class _View:
-    """One way to read a plate that the detector found; a plate may have several."""
+    """One way to read a detected plate; a plate may have several."""
 
-    plate: int  # its number
-    box: Floats  # (4,), the detector's
-    score: float  # of its detection
+    plate: int  # its index among the boxes
+    box: Floats  # (4,) x0, y0, x1, y1, the detector's
+    score: float  # of the detection
     seen: Seen
     reading: Reading
 
     @property
     def hull(self) -> Floats:
-        """(4,) x0, y0, x1, y1: around the quad."""
+        """(4,) x0, y0, x1, y1: the quad's bounding box."""
         return np.asarray(rectification.hulls_of(self.seen.quad[None])[0])
 
 
@@ -140,11 +144,11 @@ def read_plates(
     recognize: Recognize,
     config: PipelineConfig = DEFAULT_CONFIG,
 ) -> list[Plate]:
-    """Find and read every plate in a photo; the most certain detection comes first.
+    """Find and read every plate in a photo, in descending order of detection score.
 
-    The image is (H, W, 3) uint8 RGB, upright: an array, or a tensor on the device where the work
-    shall be done; another one is a ValueError. The nets take and give the like: see their types.
-    The config is what they were made for.
+    The image is (H, W, 3) uint8 RGB, upright: an array, or a tensor on the device that shall do the
+    work. The nets take and return arrays or tensors of the same device; see their types. The config
+    is that of the nets' weights. Raises ValueError if the image has another shape or type.
     """
     detection.check_image(image)
     read = partial(_read_found, image, rectify, recognize, config)
@@ -152,8 +156,8 @@ def read_plates(
     plates = read(detection.find_boxes(image, detect, spec))
     if not config.still:
         return plates
-    # Plates that take up much of a photo are found whole where it is smaller. What is surely a
-    # plate and surely read is no part of one.
+    # The detector finds parts of a plate that fills much of the photo; in a smaller photo it finds
+    # the whole plate. What is surely a plate and surely read is not such a part.
     unsure = [p.box for p in plates if not (_is_read(p) and _is_known(p.reading))]
     widest = max((x1 - x0 for x0, _, x1, _ in unsure), default=0) / image.shape[1]
     readable = any(plate.reading.readable for plate in plates)
@@ -171,15 +175,15 @@ def read_plates(
 def _read_found(
     image: Any, rectify: Rectify, recognize: Recognize, config: PipelineConfig, found: Found
 ) -> list[Plate]:
-    """Read what the detector found in one look at a photo."""
+    """Read the boxes of one run of the detector."""
     boxes, scores, lines = found
     if not config.still:
         enough = scores >= _FRAME_BOX
         boxes, scores, lines = boxes[enough], scores[enough], lines[enough]
     if not len(boxes):
         return []
-    # Each plate is read as what the detector took it for, and a second time with the other number
-    # of lines if it is said to have two, or one in a box too short for it.
+    # Each plate is read with the detector's number of lines, and once more with the other number if
+    # that is two, or if the box is short for one line.
     widths, heights = (boxes[:, 2:] - boxes[:, :2]).T
     short = widths < config.specs.detector.long_aspect * heights
     doubtful = np.flatnonzero((lines == 2) | short)
@@ -207,7 +211,7 @@ def _read_found(
 
 
 def _look_again(read: Read, views: list[_View], config: PipelineConfig) -> None:
-    """Where no reading of a plate is sure, read it from shifted crops as well, and from all."""
+    """Read plates without a sure reading from shifted crops as well; update them in place."""
     of_home = (v for v in views if country_of(v.reading.format) == config.grammar.name)
     done = {view.plate for view in of_home if view.reading.score > _SURE}
     doubtful = [view for view in _in_doubt(views, _SURE_ABROAD) if view.plate not in done]
@@ -226,7 +230,7 @@ def _look_again(read: Read, views: list[_View], config: PipelineConfig) -> None:
 
 
 def _look_without_motion(read: Read, views: list[_View], config: PipelineConfig) -> None:
-    """Read plates in doubt that may have moved without that blur; what is surer is taken."""
+    """Deblur and read uncertain plates with motion blur; keep readings that are surer, in place."""
     doubtful = [view for view in _in_doubt(views, _DOUBT) if view.score >= _SURE_BOX]
     blurs = [(view, *blur_of(view.seen.crop, view.seen.quad)) for view in doubtful]
     moved = [(view, way) for view, way, sharpness in blurs if sharpness < _MOVED]
@@ -248,13 +252,13 @@ def _look_without_motion(read: Read, views: list[_View], config: PipelineConfig)
 
 
 def _in_doubt(views: list[_View], sure: float) -> list[_View]:
-    """Those that read as much text as a plate has, of plates of which no reading is sure."""
+    """Views with a plausible length of text, of plates that have no sure reading."""
     done = {view.plate for view in views if view.reading.score > sure}
     return [v for v in views if v.plate not in done and len(v.reading.best) in LENGTHS]
 
 
 def _low_characters(read: Read, views: list[_View], config: PipelineConfig) -> list[_View]:
-    """Read short plates that can't be read yet once more, without words around low characters."""
+    """Read short plates that are unreadable so far once more, without words above and below."""
     done = {view.plate for view in views if view.reading.readable}
     low = [
         view
@@ -268,7 +272,7 @@ def _low_characters(read: Read, views: list[_View], config: PipelineConfig) -> l
         return []
     boxes = np.stack([view.box for view in low])
     seen = read(boxes, np.ones(len(low), np.int64), span=_LOW_SPAN)
-    # None of the weights' first country is such a plate: those were learnt as they are.
+    # Plates of the weights' first country have no such words: the nets learnt them as a whole.
     learnt = config.specs.recognizer.countries[0]
     further = []
     for view, middle, reading in zip(low, seen, choose_readings(seen, config), strict=True):
@@ -279,7 +283,7 @@ def _low_characters(read: Read, views: list[_View], config: PipelineConfig) -> l
 
 
 def _discard_signs_and_parts(views: list[_View], width: int, home: str) -> None:
-    """Make unreadable what is hardly a plate, and what the sides of a photo so wide may cut."""
+    """Make unreadable, in place, what is probably no plate, or cut by a side of the photo."""
     for view in views:
         abroad = country_of(view.reading.format) != home
         sign = view.score < _DOUBTFUL_BOX and abroad and not _is_known(view.reading)
@@ -297,8 +301,8 @@ def _unreadable(reading: Reading) -> Reading:
 
 
 def _plate_of(view: _View, shape: tuple[int, ...]) -> Plate:
-    """A plate of a photo (H, W, 3) as one view shows it."""
-    # The quad of a plate that was read is exact; where nothing was, it may be anything.
+    """Make a plate of a view; the shape is the photo's, (H, W, 3)."""
+    # The quad of a readable plate is exact; that of an unreadable one may be anywhere.
     read = view.hull.clip(0, (shape[1], shape[0]) * 2)
     x0, y0, x1, y1 = (read if view.reading.readable else view.box).tolist()
     quad = tuple((x, y) for x, y in view.seen.quad.tolist())
@@ -307,13 +311,13 @@ def _plate_of(view: _View, shape: tuple[int, ...]) -> Plate:
 
 
 def _is_plate(plate: Plate, sure_box: float = _SURE_BOX) -> bool:
-    """Whether the detector is sure, or there is text enough; wheels and lamps have none."""
+    """Whether the detector is sure, or there is enough text: wheels and lamps have none."""
     text = len(plate.reading.best) >= LENGTHS.start and plate.reading.score >= _LEAST_SCORE
     return plate.detection_score >= sure_box or text
 
 
 def _without_parts(plates: list[Plate]) -> list[Plate]:
-    """Drop what lies inside a larger readable plate, such as its region found once more."""
+    """Drop plates inside a larger readable one, such as its region, detected separately."""
     boxes = [plate.box for plate in plates]
     shared = detection.shared_areas(boxes, boxes)
     area, readable = shared.diagonal(), np.array([plate.reading.readable for plate in plates], bool)
@@ -326,12 +330,12 @@ def _is_read(plate: Plate) -> bool:
 
 
 def _is_known(reading: Reading) -> bool:
-    """Whether the best candidate is a sure one of a known format."""
+    """Whether the best candidate is sure and has a known format."""
     return reading.format != UNKNOWN and reading.score > _SURE
 
 
 def _is_better(reading: Reading, than: Reading, home: str) -> bool:
-    """Compare two readings of one plate: formats of home first, then known ones, then the score."""
+    """Compare two readings of a plate: readable, home format, known format, then score."""
     if not (reading.readable and than.readable):
         return reading.readable
     new, before = (
@@ -353,9 +357,9 @@ def read_regions(
 ) -> list[Seen]:
     """Crop, rectify and recognize the plates in N >= 1 given boxes of a photo.
 
-    The boxes are (N, 4) float x0, y0, x1, y1 in its pixels, the lines (N,) int64 lines of text on
-    each plate; a span (from, to) is what is read of one line's height; for the motions see
-    `rectification.straighten`. The rest: see `read_plates`.
+    The boxes are (N, 4) float x0, y0, x1, y1 in pixels of the photo, `lines` (N,) int64 numbers of
+    lines of text. Of plates of one line only the span (from, to) of the height is read. For the
+    motions see `rectification.straighten`, for the others `read_plates`.
     """
     spec = config.specs.rectifier
     found = rectification.straighten(image, boxes, lines, rectify, spec, motions)
@@ -384,9 +388,10 @@ def choose_readings(
     config: PipelineConfig = DEFAULT_CONFIG,
     further: Sequence[Sequence[ctc.Array]] = (),
 ) -> list[Reading]:
-    """Choose the text of each of N >= 1 plates of a photo from what the nets say.
+    """Choose the text of each of N >= 1 plates of a photo from the nets' output.
 
-    `further` are N lists of log-probabilities of further views, or none; see `choose_reading`.
+    `further` has the log-probabilities of each plate's further views: N lists, or none at all; see
+    `choose_reading`.
     """
     context = config.grammar, config.calibration, config.specs.recognizer
     crops, quads = np.stack([each.crop for each in seen]), [each.quad for each in seen]
