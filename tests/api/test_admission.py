@@ -203,7 +203,7 @@ def test_photos_wait_for_their_turn_unless_their_clients_disconnect(fake):
     assert fake.photos == [PHOTO] * 2  # the disconnected client's photo was never sent to Triton
 
 
-def answered(client, model):
+def answer_count(client, model):
     (found,) = client.get_inference_statistics(model).model_stats
     return int(found.inference_stats.success.count)
 
@@ -211,12 +211,12 @@ def answered(client, model):
 @pytest.mark.live
 @pytest.mark.control  # The photos of another service's supervisor would count, too.
 def test_the_nets_do_not_run_for_disconnected_clients_or_late_photos(triton):
-    """Two photos are being decoded when all clients disconnect; the others wait in Triton's queue."""
+    """When all clients disconnect, Triton decodes two photos; the others are in its queue."""
     large = encode(cv2.resize(decode(SCENE_PHOTO), (8000, 6000)), "JPEG")  # slow to decode
     clients = 8
     direct = triton_grpc.InferenceServerClient(triton.grpc_url)
     with direct, running_gateway(triton.grpc_url, concurrency=clients, max_waiting=0) as client:
-        before = {net: answered(direct, net) for net in ("yolo", "stn", "lprnet")}
+        before = {net: answer_count(direct, net) for net in ("yolo", "stn", "lprnet")}
         with ExitStack() as connections:
             uploads = [
                 connections.enter_context(begin_upload(client, large[:-1], length=len(large)))
@@ -229,10 +229,10 @@ def test_the_nets_do_not_run_for_disconnected_clients_or_late_photos(triton):
         wait_until(lambda: number(client, "plates_in_flight") == 0)
         assert post_raw(client, SCENE_PHOTO).status_code == 200
         # Only the photo whose client stayed was read.
-        read = {net: answered(direct, net) - before[net] for net in before}
+        read = {net: answer_count(direct, net) - before[net] for net in before}
         assert read == dict.fromkeys(before, 1)
 
-        before = answered(direct, "yolo")
+        before = answer_count(direct, "yolo")
         tensor = triton_grpc.InferInput("image", [len(SCENE_PHOTO)], "UINT8")
         tensor.set_data_from_numpy(np.frombuffer(SCENE_PHOTO, np.uint8))
         with pytest.raises(InferenceServerException, match=r"Request timeout expired$") as refused:
@@ -240,6 +240,6 @@ def test_the_nets_do_not_run_for_disconnected_clients_or_late_photos(triton):
         assert refused.value.status() == "StatusCode.UNAVAILABLE"
         response = post_raw(client, large, {"x-request-timeout": "0.15"})
         assert_problem(response, 504, "recognizer-timeout")
-        assert answered(direct, "yolo") == before
+        assert answer_count(direct, "yolo") == before
         assert post_raw(client, SCENE_PHOTO).status_code == 200
-        assert answered(direct, "yolo") == before + 1
+        assert answer_count(direct, "yolo") == before + 1

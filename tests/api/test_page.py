@@ -91,7 +91,7 @@ return ["dragenter main", "dragover main", "dragenter h1", "dragleave main", "dr
 """
 
 
-def test_a_photo_chosen_before_the_scripts_loaded_is_read_and_a_dragged_one_is_marked(driver, page):
+def test_a_photo_chosen_before_the_scripts_loaded_is_sent_and_dragging_marks_the_page(driver, page):
     assert page.run(DRAG) == [False, True, True, True, False]
     early = driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": EARLY})
     page.open().problem("not an image")
@@ -259,7 +259,7 @@ def test_passes_appear_as_they_come_and_can_be_searched(driver, fake, store, tmp
         assert not page.run(visible, "cameras") and page.run(visible, "intake")
         page.click("[data-tab=cameras]")
         rows(page, second, first, old)
-        for _ in range(7):  # with the first tab more than a browser's 6 connections to one server
+        for _ in range(7):  # more tabs than a browser's connections to one server
             driver.switch_to.new_window("tab")
             page.open()
             page.wait_for(lambda: page.run(TABS), "tabs")
@@ -296,7 +296,7 @@ def test_a_pass_stored_before_the_event_stream_opens_is_shown(driver, fake, stor
         rows(page, ["gate-1", "Х556ХМ750", "99.8%", "approaching", ""])
 
 
-def test_the_tab_of_cameras_needs_a_token_and_its_pictures_do_not_count_for_the_rate_limit(driver, fake, store, tmp_path):
+def test_the_cameras_need_a_token_and_pictures_have_no_rate_limit(driver, fake, store, tmp_path):
     store.add(a_pass(1), PICTURE, ())
     options = {"tokens": TOKEN, "rate_limit": 0.01, "rate_burst": 1}
     with tab_of_cameras(driver, fake, store, tmp_path, **options) as page:

@@ -171,7 +171,7 @@ def test_answers_belong_to_their_photos_and_one_failure_fails_no_other(client, f
         (grpc.StatusCode.DEADLINE_EXCEEDED, 504, "recognizer-timeout", None),
     ],
 )
-def test_a_batch_fails_if_triton_fails_for_every_photo(client, fake, code, status, slug, retry_after):
+def test_a_batch_fails_if_triton_reads_no_photo(client, fake, code, status, slug, retry_after):
     fake.reply = refusing(code, "")
     response = post(client, PHOTO, PHOTO)
     document = assert_problem(response, status, slug)

@@ -192,7 +192,7 @@ LARGE = PHOTO + bytes(8_000_000)
     [({"tokens": "t"}, 401), ({"max_waiting": 0}, 429), ({"max_connections": 20}, 429)],
     ids=["no token", "full queue", "too many connections"],
 )
-def test_clients_that_read_only_after_sending_everything_see_why_they_are_refused(fake, options, status):
+def test_clients_that_read_only_after_sending_see_why_they_are_refused(fake, options, status):
     """Such a client is Apache's `ab`, which aborts at the first reset connection."""
 
     def post(_):

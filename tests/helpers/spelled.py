@@ -18,10 +18,7 @@ LOST = {0: {"O": 0.05, "0": 0.95}, 1: MANY, 2: MANY}
 
 
 def log_probs_of(text, doubts=None):
-    """(C, 24) log-probabilities that spell a text.
-
-    `doubts` maps a place to {character: probability}; the character "" is the blank.
-    """
+    """(C, 24) log-probabilities of a text; `doubts`: {place: {character or "": probability}}."""
     probs = np.full((RECOGNIZER.classes, 24), 1e-6)
     probs[BLANK] = 1.0
     for place, char in enumerate(text):
@@ -33,10 +30,7 @@ def log_probs_of(text, doubts=None):
 
 
 def log_probs_along(path, sure, alphabet=RECOGNIZER.alphabet):
-    """(C, T) log-probabilities in which each step of `path` has the probability `sure`.
-
-    "-" is the blank.
-    """
+    """(C, T) log-probabilities: each symbol of `path` ("-" is the blank) has probability `sure`."""
     probs = np.full((len(alphabet) + 1, len(path)), (1 - sure) / len(alphabet))
     probs[[f"{alphabet}-".index(symbol) for symbol in path], range(len(path))] = sure
     return np.log(probs)
