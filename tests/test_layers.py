@@ -109,7 +109,7 @@ def test_exported_nets_are_loaded_without_torch():
     assert not loaded & {"torch", "onnxruntime", "openvino_telemetry"} and "openvino" in loaded
 
 
-def test_the_benchmarks_renderer_shares_only_ink_with_the_training_renderer():
+def test_the_benchmark_shares_no_renderer_with_training():
     loaded = loaded_by(f"import {TRAINING}.benchmark.photos")
     assert f"{TRAINING}.synthetic.ink" in loaded
     renderers = ("crops", "latin", "photo", "plates", "scenes", "wear")

@@ -82,7 +82,7 @@ def test_answers_for_unknown_formats_boxes_beyond_the_photo_several_plates_and_n
 
 
 @pytest.mark.parametrize("route", ["/v1/plate-reader", "/v1/vision/alpr", "/v1/image/alpr"])
-def test_photos_come_in_the_routes_and_fields_that_clients_use(client, fake, route):
+def test_photos_are_accepted_on_the_routes_and_in_the_fields_of_clients(client, fake, route):
     for path in (route, f"{route}/"):
         for field in ("upload",) if "reader" in route else ("upload", "image", "file"):
             response = client.post(path, files={field: ("image", PHOTO)})

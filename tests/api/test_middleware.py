@@ -53,4 +53,4 @@ def test_head_is_answered_like_get_and_counted_as_head(client, path):
     assert (head.status_code, head.content) == (get.status_code, b"")
     assert head.headers["content-type"] == get.headers["content-type"]
     assert int(head.headers["content-length"]) > 0
-    assert number(client, heads) == before + 1  # on the same connection
+    assert number(client, heads) == before + 1  # and the connection still works

@@ -26,14 +26,14 @@ FORM, PATH, QUERY, METHOD = "form-value-7", "path-value-7", "query-value-7", "BR
 READ = ("B840CK197", "В840СК197", "B840CK191", "b840ck197")
 
 
-def as_written_by_mistake(piece):
+def encodings_of(piece):
     texts = (base64.b64encode(piece).decode(), base64.urlsafe_b64encode(piece).decode())
     return [*texts, piece.hex(), repr(piece)[2:40]]
 
 
 SECRETS = [TOKEN, WRONG, NAME, CAMERA, FORM, PATH, QUERY, METHOD, *READ]
-SECRETS += as_written_by_mistake(PHOTO[:60])
-SECRETS += as_written_by_mistake(PHOTO[len(PHOTO) // 2 :][:60])
+SECRETS += encodings_of(PHOTO[:60])
+SECRETS += encodings_of(PHOTO[len(PHOTO) // 2 :][:60])
 
 
 @pytest.fixture

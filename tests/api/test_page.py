@@ -77,7 +77,7 @@ new MutationObserver((_, observer) => {
   choose.files = chosen.files;
 }).observe(document, { childList: true, subtree: true });
 """
-# As in WebKit, no event has the element that the pointer comes from or goes to.
+# As in WebKit, the events have no relatedTarget: the element the pointer comes from or goes to.
 DRAG = """
 const dataTransfer = new DataTransfer();
 dataTransfer.items.add(new File(["nothing"], "dragged.jpg"));

@@ -27,7 +27,7 @@ AREAS = ((4, 14, 116, 50), (397, 297, 443, 315))
 
 
 def noise():
-    """A photo so noisy that a blurred place shows anywhere."""
+    """A noisy photo, in which every blurred place is visible."""
     blocks = np.random.default_rng(7).integers(0, 256, (HEIGHT // 4, WIDTH // 4, 3), np.uint8)
     return np.ascontiguousarray(blocks.repeat(4, axis=0).repeat(4, axis=1))
 
@@ -162,7 +162,7 @@ def test_box_margin_and_quad_are_blurred_and_the_rest_is_unchanged(box, quad, co
 
 
 def test_different_texts_leave_the_same_pixels_behind():
-    """Blurred guesses of the text can't be compared with the photo to find the right one."""
+    """Nobody can find the text by blurring guesses and comparing them with the photo."""
     left = set()
     for seed in range(64):
         random = np.random.default_rng(seed)

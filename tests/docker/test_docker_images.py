@@ -46,7 +46,7 @@ def test_images_are_pinned_and_unprivileged(image):
     user = ("USER", f"{UID}:{UID}")
     written = [place for place, (name, _) in enumerate(final.steps) if name in ("RUN", "COPY")]
     assert final.steps.index(user) > max(written)
-    # Python's modules are compiled: each health check would compile them again. NVIDIA's are.
+    # Python's own modules must be compiled, or each health check compiles them. NVIDIA's are.
     assert image == "triton" or "compileall" in dict(final.steps)["RUN"]
     assert final.entry_point == ["plates", "serve" if image == "gateway" else "triton"]
 

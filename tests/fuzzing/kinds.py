@@ -91,7 +91,7 @@ def damaged_file(rng):
     """A hostile file, raw or in a form, on any route for photos."""
     photo = hostile_file(rng)
     if rng.random() < 0.1:
-        # One bad file must not fail the rest: the answer is always 200.
+        # One bad file must not fail the rest: the answer is 200, or 429 from a busy service.
         files = [photo, *(hostile_file(rng) for _ in range(rng.randrange(4)))]
         body = form(*(file_field(PHOTO_FIELDS[BATCH], each) for each in files))
         return Attempt(BATCH, (post(BATCH, FORM, body),), statuses=frozenset({200, 429}))

@@ -45,7 +45,7 @@ def violation(attempt, answer):
 
 
 def _refusal_violation(path, answer):
-    """Check for the dialect's format, or ours, which also precedes the choice of a route."""
+    """Check that a refusal is a problem document, as before routing, or has its dialect's format."""
     kind = answer.headers.get("content-type", "")
     document = json.loads(answer.body)
     if kind == "application/problem+json":
