@@ -74,20 +74,16 @@ def test_photos_above_the_limit_of_bytes_are_refused(client, fake):
 
 
 def test_the_limit_of_bytes_applies_to_the_photo_decoded_from_text(client, fake):
-    def requests_with(photo):
+    def requests_of(photo):
         text = base64.b64encode(photo).decode()
         fields = {"upload": text}
         return [{"files": {"upload": (None, text)}}, {"json": fields}, {"data": fields}]
 
-    for options in requests_with(padded(100_000)):
+    for options in requests_of(padded(100_000)):
         assert client.post("/v1/plate-reader", **options).status_code == 201
     begun = b'{"upload":"' + base64.b64encode(bytes(1_000_000))
     unfinished = {"content": begun, "headers": {"content-type": "application/json"}}
-    for options in (
-        *requests_with(padded(100_001)),
-        requests_with(bytes(1_000_000))[0],
-        unfinished,
-    ):
+    for options in (*requests_of(padded(100_001)), requests_of(bytes(1_000_000))[0], unfinished):
         assert_dialect_error(client.post("/v1/plate-reader", **options), 413, "larger than")
     assert len(fake.photos) == 3
 

@@ -45,7 +45,7 @@ def violation(attempt, answer):
 
 
 def _refusal_violation(path, answer):
-    """Check that a refusal is a problem document, as before routing, or has its dialect's format."""
+    """Check that a refusal is a problem document, as before routing, or has a dialect's format."""
     kind = answer.headers.get("content-type", "")
     document = json.loads(answer.body)
     if kind == "application/problem+json":
