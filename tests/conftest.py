@@ -1,14 +1,15 @@
-"""What tests share: the servers they talk to.
+"""Fixtures for all tests: the servers that tests talk to.
 
-Live tests start a Triton of their own, or use one that runs already: PLATES_TRITON_URL
-(gRPC, host:port; PLATES_TRITON_HTTP_URL for the tests over HTTP) and PLATES_URL.
+Live tests start their own Triton and gateway, or use running ones: PLATES_TRITON_URL (gRPC,
+host:port; PLATES_TRITON_HTTP_URL for tests over HTTP) and PLATES_URL (the gateway).
 """
 
 import logging
 import os
 import threading
 
-# Before anything loads gRPC: tests start programs beside its threads, and fork no workers.
+# Must be set before gRPC is loaded. Tests start programs while gRPC's threads run, but never fork
+# workers, so they need no fork support.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 import tempfile
@@ -27,7 +28,7 @@ from plates.serving.running import running_service
 
 
 def pytest_configure(config):
-    """Give the renderer the few typefaces that matplotlib carries; workers inherit the setting."""
+    """Let the renderer use two of matplotlib's typefaces; xdist workers inherit the variable."""
     import matplotlib
 
     folder = tempfile.TemporaryDirectory(prefix="plates-fonts-")
@@ -38,14 +39,14 @@ def pytest_configure(config):
 
 
 def pytest_runtest_setup(item):
-    """Skip the tests that need control over a server's processes where it runs already."""
+    """Skip tests marked `control` if the server was not started by the tests."""
     if ELSEWHERE and item.get_closest_marker("control"):
         pytest.skip(f"needs control over the server's processes, and {ELSEWHERE[0]} is set")
 
 
 @pytest.fixture(scope="session")
 def triton():
-    """Where a real Triton with the real models listens, one for the whole session."""
+    """The addresses of a real Triton with the real models; one for the whole session."""
     if ELSEWHERE:
         grpc_url = os.environ.get("PLATES_TRITON_URL")
         if not grpc_url:
@@ -60,7 +61,7 @@ def triton():
 
 @pytest.fixture(scope="session")
 def gateway_url(request, tmp_path_factory):
-    """The real gateway: PLATES_URL, or a process of our own before the tests' Triton."""
+    """The URL of the real gateway: PLATES_URL, or a process started for the tests' Triton."""
     if url := os.environ.get("PLATES_URL"):
         yield url.rstrip("/")
         return
@@ -72,7 +73,7 @@ def gateway_url(request, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def gateway(gateway_url):
-    """A client of the real gateway."""
+    """An HTTP client of the real gateway."""
     with httpx.Client(base_url=gateway_url, timeout=60) as client:
         yield client
 
@@ -85,7 +86,7 @@ def fake_of_module():
 
 @pytest.fixture
 def fake(fake_of_module):
-    """A Triton that answers with two plates, until a test gives it another reply."""
+    """A fake Triton that answers with two plates, until a test sets another `reply`."""
     fake_of_module.reply = lambda _: fake_triton.outputs()
     fake_of_module.photos.clear()
     fake_of_module.cancelled = threading.Semaphore(0)
@@ -100,7 +101,7 @@ def client_of_module(fake_of_module):
 
 @pytest.fixture
 def client(request, fake):
-    """Of a gateway before the fake Triton: with a test's marked settings, or small limits."""
+    """A client of a gateway with the fake Triton: with the settings marked, or small limits."""
     marked = request.node.get_closest_marker("settings")
     if marked is None:
         yield request.getfixturevalue("client_of_module")
@@ -111,15 +112,15 @@ def client(request, fake):
 
 @pytest.fixture
 def store(tmp_path):
-    """A database of passes."""
+    """An empty database of passes."""
     with closing(store_of(tmp_path)) as store:
         yield store
 
 
 @pytest.fixture
 def no_tracebacks(caplog):
-    """Neither uvicorn nor asyncio was surprised."""
+    """Fail the test if uvicorn or asyncio logs an error."""
     yield
-    # At this point `records` are of the teardown, in which gateways end.
+    # Here caplog.records are those of the teardown, during which the gateways stop.
     records = caplog.get_records("call") + caplog.records
     assert not [record for record in records if record.levelno >= logging.ERROR]

@@ -1,4 +1,4 @@
-"""Which module may import which: ARCHITECTURE.md's table, and no circles."""
+"""Imports follow the table in ARCHITECTURE.md, without circles; light modules stay light."""
 
 import ast
 import subprocess
@@ -12,20 +12,20 @@ from support import ROOT
 from plate_models.engines.nets import load_nets
 
 PACKAGES = ("api", "plate_models", "plates")
-# Offline: rendering, training, measuring, import of weights from elsewhere.
+# Runs only offline: renders, trains, measures, and imports weights.
 TRAINING = "plate_models.training"
 
 
 @cache
 def modules():
-    """Every module of ours by its dotted name; a package by its own."""
+    """The path of each of the project's modules and packages by its dotted name."""
     paths = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
     names = (".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths)
     return {name.removesuffix(".__init__"): path for name, path in zip(names, paths, strict=True)}
 
 
 def imports(path):
-    """Full names of what a file imports, at any depth; of ours down to the module."""
+    """The full names of what a file imports, also inside functions; our own modules exactly."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -36,7 +36,7 @@ def imports(path):
                 yield full if full in modules() else node.module
 
 
-def test_no_circle_among_files():
+def test_modules_do_not_import_each_other_in_a_circle():
     graph = {
         name: {found for found in imports(path) if found in modules() and found != name}
         for name, path in modules().items()
@@ -57,7 +57,7 @@ HTTP = ("fastapi", "grpc", "httpx", "requests", "starlette", "tritonclient", "uv
         ("api", ("tritonclient",), "api.triton: "),
     ],
 )
-def test_packages_know_only_what_they_may(package, forbidden, allowed_in):
+def test_packages_import_only_what_they_may(package, forbidden, allowed_in):
     found = [
         f"{name}: {imported}"
         for name, path in modules().items()
@@ -84,32 +84,32 @@ def loaded_by(statement):
         ),
         ("import plates.cli.main", {"torch", "fastapi", "tritonclient", "cv2", "numpy"}),
         ("import plates.cli.options", {"pydantic"}),
-        # What `--help` of any command needs.
+        # All that `--help` of any command loads.
         (
             "from plates.cli import main\nfor name in main.COMMANDS: main.module_of(name)",
             {"torch", "cv2", "tritonclient", "uvicorn", "fastapi"},
         ),
         ("import plates.serving.triton", {"torch", "numpy", "pytriton"}),
-        # What it shares with the service would not count in the service's memory.
+        # Memory that the benchmark shares with the service would not count as the service's.
         ("import plates.benchmarks.serve", {"torch", "cv2", "grpc", "tritonclient"}),
         ("import plate_models.spec, plate_models.formats", {"torch", "numpy", "cv2"}),
         ("import plate_models.recognition.calibration", {"torch", "numpy", "cv2"}),
-        # The command of an archive needs Ray and OpenCV in its workers only.
+        # `plates bulk` needs Ray and OpenCV only in its workers.
         ("import plates.cli.bulk, plates.bulk.running", {"torch", "ray", "cv2"}),
     ],
 )
-def test_what_is_light_stays_light(statement, unwanted):
+def test_light_modules_load_no_heavy_libraries(statement, unwanted):
     assert not loaded_by(statement) & unwanted
 
 
-def test_what_was_exported_is_read_without_torch():
-    load_nets()  # exports, where that was not done
+def test_exported_nets_are_loaded_without_torch():
+    load_nets()  # exports the nets if they are not exported yet
     loaded = loaded_by("from plate_models.engines.nets import load_nets\nload_nets()")
-    # OpenVINO's converter would report over the network that it was imported.
+    # Importing OpenVINO's converter sends telemetry over the network.
     assert not loaded & {"torch", "onnxruntime", "openvino_telemetry"} and "openvino" in loaded
 
 
-def test_nothing_of_the_benchmark_knows_what_training_renders():
+def test_the_benchmark_shares_no_renderer_with_training():
     loaded = loaded_by(f"import {TRAINING}.benchmark.photos")
     assert f"{TRAINING}.synthetic.ink" in loaded
     renderers = ("crops", "latin", "photo", "plates", "scenes", "wear")

@@ -1,8 +1,8 @@
-"""What the README and its companions tell people to type works.
+"""The commands, code, answers and links in the README and the other documents work.
 
 Every `make` target and every `plates` command line in a ```bash block must exist, with its
-options; the cheap ones are run. Against the live service, the `curl` lines and the Python
-blocks are run, too, with the address and the photo replaced by what the tests have.
+options. Live tests run the `curl` lines and the README's Python blocks, with the address and the
+photo replaced by those of the tests.
 """
 
 import json
@@ -29,18 +29,18 @@ DOCUMENTS = {
 }
 FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 ADDRESS = re.compile(r"http://(localhost|127\.0\.0\.1):8080")
-# A photo that people are to replace with theirs.
+# The name of a photo that readers replace by their own.
 PLACEHOLDER = re.compile(r"\b(my_|your_)?(photo|car|image)\.jpe?g\b")
 
 
 def blocks(language):
-    """Every fenced block in a language, with its document."""
+    """Every fenced block in a language, as (document, text)."""
     for path, text in DOCUMENTS.items():
         yield from ((path, body) for kind, body in FENCE.findall(text) if kind == language)
 
 
 def command_lines():
-    """Every command of the ```bash blocks, continued lines joined, comments left out."""
+    """Every command in a ```bash block, without comments; continued lines are joined."""
     for _, block in blocks("bash"):
         for line in block.replace("\\\n", " ").splitlines():
             stripped = line.strip().removeprefix("$ ")
@@ -49,7 +49,7 @@ def command_lines():
 
 
 def words_of(line):
-    """A command's words without leading assignments and trailing comments."""
+    """A command's words, without leading assignments, trailing comments and a final `&`."""
     words = shlex.split(line, comments=True)
     while words and re.match(r"^[A-Z_]+=", words[0]):
         words.pop(0)
@@ -59,7 +59,7 @@ def words_of(line):
 LINES = [words for words in map(words_of, command_lines()) if words]
 PLATES = [words for words in LINES if Path(words[0]).name == "plates"]
 CURL = [line for line in command_lines() if line.startswith("curl ") and "8080" in line]
-# What looks into an archive's result needs one.
+# Blocks that open the result of `plates bulk` would need such a result.
 PYTHON = [
     text
     for path, text in blocks("python")
@@ -67,8 +67,8 @@ PYTHON = [
 ]
 
 
-def test_the_readme_shows_every_way_in():
-    """The tests below are about all lines of a kind, and would be content with none."""
+def test_the_documents_have_commands_of_every_kind():
+    """The tests below check all lines of a kind, and would pass if there were none."""
     commands = [words[:2] for words in LINES]
     assert ["make", "demo"] in commands and ["make", "test"] in commands
     assert PYTHON and PLATES and any("/v1/plates" in line for line in CURL)
@@ -77,7 +77,7 @@ def test_the_readme_shows_every_way_in():
 def test_make_targets_exist_and_help_lists_them():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     phony = re.findall(r"^\.PHONY:(.*)", makefile, re.MULTILINE)
-    targets = set(" ".join(phony).split()) - {"FORCE"}  # make's own device, nothing to type
+    targets = set(" ".join(phony).split()) - {"FORCE"}  # only other targets depend on it
     done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert set(re.findall(r"^  make (\S+)", done.stdout, re.MULTILINE)) == targets
     for words in (words for words in LINES if words[0] == "make"):
@@ -86,7 +86,7 @@ def test_make_targets_exist_and_help_lists_them():
 
 
 @pytest.mark.parametrize("words", PLATES, ids=" ".join)
-def test_plates_command_lines_are_understood(words, monkeypatch):
+def test_plates_command_lines_parse(words, monkeypatch):
     arguments = words[1:]
     if arguments[0].startswith("-"):
         with pytest.raises(SystemExit) as done:
@@ -104,15 +104,15 @@ def test_plates_command_lines_are_understood(words, monkeypatch):
         train.parse_options(parsed.net, parsed.options)
 
 
-def test_json_of_the_readme_is_a_real_answer():
+def test_json_answers_in_the_documents_are_valid_and_of_this_release():
     answers = [text for _, text in blocks("json") if '"plates"' in text]
-    assert answers, "README.md shows no answer"
+    assert answers, "no document shows an answer"
     release = "sha256:" + sha256_of(ROOT / "weights" / SHA256SUMS)
     for text in answers:
         assert PlatesAnswer.model_validate(json.loads(text)).model.weights == release
 
 
-def test_links_lead_somewhere():
+def test_relative_links_lead_to_files():
     for path, text in DOCUMENTS.items():
         for target in re.findall(r"\]\(([^)#\s]+)", FENCE.sub("", text)):
             if not target.startswith(("http://", "https://", "mailto:")):
@@ -121,12 +121,12 @@ def test_links_lead_somewhere():
 
 @pytest.fixture
 def with_real_names(gateway_url):
-    """Puts our address and photo in the place of the documents'."""
+    """Replaces the address and the photo in a command by those of the tests."""
     return lambda text: PLACEHOLDER.sub(str(SCENE), ADDRESS.sub(gateway_url, text))
 
 
 @pytest.mark.live
-@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here")
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_curl_lines_work(with_real_names, tmp_path):
     for line in CURL:
         words = [*words_of(with_real_names(line)), "--silent", "--show-error", "--fail"]
@@ -140,7 +140,7 @@ def test_curl_lines_work(with_real_names, tmp_path):
 
 @pytest.mark.live
 def test_python_blocks_work(with_real_names, request):
-    """Blocks that speak to Triton itself are run only where the tests have its HTTP port."""
+    """Blocks that talk to Triton directly run only if the tests have its HTTP address."""
     for block in PYTHON:
         code = with_real_names(block)
         if "tritonclient" in block:

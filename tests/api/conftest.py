@@ -1,3 +1,3 @@
-"""The browser of all tests of the page."""
+"""The browser fixture of all tests of the page."""
 
 from page_driver import driver as driver

@@ -1,4 +1,4 @@
-"""A headless Chromium, and what people do on the page and see there."""
+"""A headless Chromium, and a `Page` with the actions and observations of its user."""
 
 import base64
 import json
@@ -20,10 +20,10 @@ DRIVER = shutil.which("chromedriver")
 needs_browser = pytest.mark.skipif(
     not BROWSER or not DRIVER, reason=f"needs chromedriver and one of {', '.join(_BROWSERS)}"
 )
-# For hangs only.
+# Only a hang takes so long.
 _WAIT_S, _POLL_S = 20.0, 0.03
 
-# Hands a file over as the browser would after a drop or a paste.
+# Dispatches the events of a dropped or pasted file.
 _GIVE = """
 const bytes = Uint8Array.from(atob(arguments[0]), (char) => char.charCodeAt(0));
 const data = new DataTransfer();
@@ -33,7 +33,7 @@ const kind = arguments[3] === "paste" ? ClipboardEvent : DragEvent;
 for (const name of arguments[3] === "paste" ? ["paste"] : ["dragenter", "dragover", "drop"])
   document.activeElement.dispatchEvent(new kind(name, options));
 """
-# A picture counts as drawn if its pixels differ from one another.
+# Width, height and number of different pixel values of each crop: an undrawn crop has only one.
 _CROPS = """
 return [...document.querySelectorAll(".crop")].map((canvas) => {
   const {width, height} = canvas;
@@ -45,15 +45,15 @@ return [...document.querySelectorAll(".crop")].map((canvas) => {
 
 @pytest.fixture(scope="session")
 def driver():
-    """A browser without a profile, which records network requests and its console."""
+    """A browser without a profile; it records network events and its console."""
     options = webdriver.ChromeOptions()
     options.binary_location = BROWSER or ""
-    # The sandbox needs rights that containers lack; /dev/shm is often small there.
+    # In containers the sandbox lacks privileges, and /dev/shm is often small.
     flags = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
     for flag in (*flags, "--lang=en-GB", "--hide-scrollbars", "--disable-background-networking"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    # The path is given: without one, selenium would look for a driver to download.
+    # Without a path, selenium would try to download a driver.
     with webdriver.Chrome(options=options, service=Service(DRIVER)) as driver:
         resize(driver, 1280, 900)
         yield driver
@@ -66,7 +66,7 @@ def resize(driver, width, height, scale=1.0):
 
 @contextmanager
 def visiting(driver, url):
-    """Open the page as on a first visit; afterwards, see that nothing went wrong unseen."""
+    """Open the page as on a first visit; at the end check its requests and the console."""
     page = Page(driver, url.rstrip("/"))
     page.open().run("localStorage.clear(); sessionStorage.clear()")
     page.network_events()
@@ -78,13 +78,11 @@ def visiting(driver, url):
             assert address.startswith((page.url + "/", f"blob:{page.url}/", "data:")), address
             assert method == "GET" or address.startswith(page.url + "/v1/plates")
     for entry in driver.get_log("browser"):
-        # Chromium logs every answer that is not 2xx; what else it logs is a fault of ours.
+        # Chromium logs every answer that is not 2xx; any other entry is a fault of the page.
         assert "Failed to load resource" in entry["message"], entry
 
 
 class Page:
-    """The page in a browser."""
-
     def __init__(self, driver, url):
         self.driver, self.url = driver, url
 
@@ -94,7 +92,7 @@ class Page:
         return self
 
     def wait_for(self, condition, what):
-        """Ask until the answer is truthy, and return it."""
+        """Poll until the condition is truthy, and return its value."""
         wait = WebDriverWait(self.driver, _WAIT_S, _POLL_S)
         return wait.until(lambda _: condition(), f"{what} did not happen")
 
@@ -111,43 +109,43 @@ class Page:
         self.driver.find_element(By.ID, "choose").send_keys("\n".join(map(str, photos)))
 
     def give(self, way, content, name, kind="image/jpeg"):
-        """Drop or paste a file."""
+        """Give a file to the page; `way` is "drop" or "paste"."""
         self.run(_GIVE, base64.b64encode(content).decode(), name, kind, way)
 
     def press(self, *keys):
         ActionChains(self.driver).send_keys(*keys).perform()
 
     def tab_to(self, selector):
-        """Go on with the tabulator until an element that fits has the focus."""
+        """Press Tab until an element that matches the selector has the focus."""
         for _ in range(60):
             self.press(Keys.TAB)
             if self.run("return document.activeElement.matches(arguments[0])", selector):
                 return
-        raise AssertionError(f"the tabulator never comes to {selector}")
+        raise AssertionError(f"the Tab key never reaches {selector}")
 
     def answer(self, name):
-        """Wait until a photo was read, and return the JSON that is shown."""
+        """Wait until the photo `name` is read, and return the JSON that the page shows."""
         done = "return !document.getElementById('afterwards').hidden"
         self.wait_for(lambda: self.run(done) and name in self.text("#caption"), f"reading {name}")
         return json.loads(self.text("#json"))
 
     def problem(self, words=""):
-        """Wait for a message that has these words."""
+        """Wait until the page shows an error message that contains these words."""
         self.wait_for(lambda: (said := self.text("#problem-words")) and words in said, words)
 
     def texts(self):
-        """What stands on the plates' faces, letter by letter."""
+        """The texts on the drawn plates, one for each plate."""
         return self.run(
             "return [...document.querySelectorAll('.face')].map((face) =>"
             " [...face.querySelectorAll('.glyph')].map((glyph) => glyph.textContent).join(''))"
         )
 
     def crops(self):
-        """Width and height of each plate's picture, and how many values its pixels have."""
+        """Width, height and number of different pixel values of each plate's crop."""
         return self.run(_CROPS)
 
     def network_events(self):
-        """Chromium's events of the network since the last call."""
+        """Chromium's network events since the last call."""
         return [json.loads(row["message"])["message"] for row in self.driver.get_log("performance")]
 
 

@@ -1,4 +1,4 @@
-"""Tokens, rates, pages of other origins, and TLS, from clients and to a Triton elsewhere."""
+"""Tokens, rate limits, CORS, and TLS: for clients, and to a Triton on another machine."""
 
 import ssl
 import time
@@ -41,7 +41,7 @@ def statuses(client, *authorizations):
 
 
 @pytest.mark.settings(tokens=f"{TOKEN}, {OTHER}")
-def test_tokens(client, fake):
+def test_post_routes_need_a_valid_token_and_other_routes_need_none(client, fake):
     wrong = {"authorization": "Token no"}
     for path in post_routes():
         assert client.post(path, content=PHOTO).status_code in (401, 403), path
@@ -67,7 +67,7 @@ def test_tokens(client, fake):
             assert post(client, f"{scheme} {token}").status_code == 200, scheme
 
 
-def test_tokens_come_from_a_file_too(fake, tmp_path):
+def test_tokens_may_also_come_from_a_file(fake, tmp_path):
     file = tmp_path / "tokens"
     file.write_text(f"\ufeff# the gate\n{TOKEN}\n\n  {OTHER}  \n")  # as Windows writes it
     with running_gateway(fake, tokens_file=file, tokens="third") as client:
@@ -80,13 +80,13 @@ def test_tokens_come_from_a_file_too(fake, tmp_path):
         assert "two words" not in str(caught.value)
 
 
-def test_settings_never_show_tokens(monkeypatch):
+def test_settings_never_print_tokens(monkeypatch):
     monkeypatch.setenv("PLATES_TOKENS", f"{TOKEN},{OTHER}")
     assert TOKEN not in f"{Settings()!r} {Settings()} {Settings().model_dump_json()}"
 
 
 @pytest.mark.settings(tokens=f"{TOKEN},{OTHER}", rate_limit=0.01, rate_burst=2)
-def test_each_token_has_a_rate_of_its_own(client):
+def test_each_token_has_its_own_rate_limit(client):
     assert statuses(client, *[f"Token {TOKEN}"] * 3) == [200, 200, 429]
     assert statuses(client, *[f"Bearer {OTHER}"] * 2, "Token x") == [200, 200, 403]
     refused = post(client, f"Token {TOKEN}")
@@ -96,14 +96,14 @@ def test_each_token_has_a_rate_of_its_own(client):
 
 
 @pytest.mark.settings(rate_limit=0.01, rate_burst=4)
-def test_without_tokens_addresses_have_rates_and_each_photo_of_a_batch_counts(client):
+def test_without_tokens_addresses_have_rate_limits_and_each_photo_of_a_batch_counts(client):
     forwarded = {"x-forwarded-for": "10.0.0.1"}
     assert client.post(BATCH, files=[("image", PHOTO)] * 3).status_code == 200
     assert statuses(client, None, None) == [200, 429]
     assert post_raw(client, PHOTO, forwarded).status_code == 429
     hosts = (SimpleNamespace(host=f"2001:db8:{end}") for end in (":1", ":f:1", "1::1"))
     one, same, other = (_by_address(SimpleNamespace(client=host)) for host in hosts)
-    assert one == same != other  # a client has 2**64 of them
+    assert one == same != other  # one client has 2**64 IPv6 addresses: a /64 network
 
 
 @pytest.mark.parametrize(
@@ -113,19 +113,19 @@ def test_wrong_tokens_are_limited_by_address(fake, options, allowed):
     with running_gateway(fake, tokens=TOKEN, **options) as client:
         wrong = [post(client, f"Token guess-{number}") for number in range(allowed + 20)]
         assert {answer.status_code for answer in wrong[:allowed]} == {403}
-        # One more per second at most may have been allowed.
+        # During the loop at most one further attempt per second is allowed.
         assert "wrong tokens" in assert_problem(wrong[-1], 429, "rate-limited")["detail"]
         assert statuses(client, f"Token {TOKEN}", None) == [200, 401]
 
 
 @pytest.mark.settings(rate_limit=1, rate_burst=1)
-def test_a_rate_comes_back_and_no_more_than_the_burst(client):
+def test_the_rate_limit_recovers_up_to_the_burst_and_no_further(client):
     assert statuses(client, None, None) == [200, 429]
     time.sleep(2.1)
     assert statuses(client, None, None) == [200, 429]
 
 
-def test_only_named_origins_may_use_the_service(client, fake):
+def test_only_pages_of_the_configured_origins_may_use_the_service(client, fake):
     answer = client.get("/healthz", headers={"origin": ORIGIN})
     assert not [name for name in answer.headers if name.startswith("access-control")]
     assert client.options("/v1/plates", headers=PREFLIGHT).status_code == 405
@@ -138,7 +138,7 @@ def test_only_named_origins_may_use_the_service(client, fake):
         assert preflight.status_code == 200
         assert preflight.headers["access-control-allow-origin"] == ORIGIN
         refused = open_to_some.post("/v1/plates", headers={"origin": ORIGIN})
-        assert refused.status_code == 401  # and the page may read why
+        assert refused.status_code == 401  # and the page may read the reason
         assert refused.headers["access-control-allow-origin"] == ORIGIN
         assert "X-Plates-Redacted" in refused.headers["access-control-expose-headers"]
         evil = PREFLIGHT | {"origin": "https://evil.example"}
@@ -148,7 +148,7 @@ def test_only_named_origins_may_use_the_service(client, fake):
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
-    """A folder with certificates of their own for 127.0.0.1, their keys, and other files."""
+    """A folder with self-signed certificates for 127.0.0.1, their keys, and a binary file."""
     folder = tmp_path_factory.mktemp("tls")
     (folder / "binary").write_bytes(b"\xff\xfe\x00")
     for name in ("gateway", "other"):
@@ -158,12 +158,12 @@ def certificates(tmp_path_factory):
 
 
 @pytest.mark.usefixtures("no_tracebacks")
-def test_photos_come_over_tls(fake, certificates):
+def test_the_gateway_serves_photos_over_tls_alone(fake, certificates):
     file, key = certificates / "gateway.pem", certificates / "gateway.key"
     trusting = ssl.create_default_context(cafile=file)
     with running_gateway(fake, tls_certificate=file, tls_key=key, header_timeout_s=2) as plain:
         with connect(plain) as silent:
-            assert everything(silent) == b""  # no handshake comes
+            assert everything(silent) == b""  # closed without an answer: no handshake came in time
         options = {"base_url": f"https://127.0.0.1:{plain.base_url.port}", "timeout": HANG_S}
         with httpx.Client(**options, verify=trusting) as client:
             assert post_raw(client, PHOTO).status_code == 200
@@ -187,7 +187,7 @@ def test_photos_come_over_tls(fake, certificates):
         ("binary", "gateway.key", "tls_certificate", "not text"),
     ],
 )
-def test_files_that_do_not_fit_are_refused_by_name(certificates, certificate, key, setting, reason):
+def test_unusable_tls_files_are_refused(certificates, certificate, key, setting, reason):
     given = {"tls_certificate": certificate, "tls_key": key}
     given = {name: str(certificates / file) for name, file in given.items() if file}
     with pytest.raises(ValidationError) as caught:
@@ -198,12 +198,12 @@ def test_files_that_do_not_fit_are_refused_by_name(certificates, certificate, ke
     assert reason in error["msg"]
 
 
-def test_triton_over_tls(certificates):
+def test_the_gateway_talks_to_triton_over_tls_with_a_token(certificates):
     trusted, key = certificates / "gateway.pem", certificates / "gateway.key"
     with closing(FakeTriton((key.read_bytes(), trusted.read_bytes()))) as fake:
         url = f"grpcs://127.0.0.1:{fake.port}"
         with running_gateway(url, triton_ca_file=trusted, triton_token="t") as client:  # noqa: S106
             assert post_raw(client, PHOTO).status_code == 200
         assert fake.metadata["authorization"] == "Bearer t"
-        with running_gateway(url) as client:  # not a certificate it trusts
+        with running_gateway(url) as client:  # without the CA it distrusts the certificate
             assert_problem(post_raw(client, PHOTO), 503, "recognizer-unavailable")

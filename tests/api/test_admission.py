@@ -1,4 +1,4 @@
-"""The admission queue, deadlines and disconnects, down to a real Triton's queue and nets."""
+"""The admission queue, deadlines and disconnects, also in a real Triton's queue and nets."""
 
 import asyncio
 import time
@@ -32,7 +32,7 @@ def deadline_in(seconds):
 
 
 class Photo:
-    """Takes a place, and keeps it until the test says that it was read."""
+    """A photo that waits for a place and keeps it until the test calls `end`."""
 
     def __init__(self, admission, patience_s=PATIENT_S):
         self._was_read = asyncio.Event()
@@ -48,7 +48,7 @@ class Photo:
 
 
 async def settle():
-    """Let every task run until it waits."""
+    """Let every task run until it blocks."""
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -66,21 +66,21 @@ def test_a_wait_that_does_not_fit_the_deadline_is_refused_at_once(monkeypatch):
 
     async def test():
         admission = Admission(1, 10)
-        for _ in range(40):  # until the deviation is forgotten
+        for _ in range(40):  # until the deviation has decayed
             async with admission.place(deadline_in(PATIENT_S)):
                 clock.return_value += 3
         inside, waiting = Photo(admission), Photo(admission)
         await settle()
-        # Two before it at three seconds each, and three of its own.
+        # Two photos before it take three seconds each, and it takes three itself: 9 > 8.
         await assert_refused_at_once(Photo(admission, 8), retry_after=6)
         with pytest.raises(Overloaded):
             admission.refuse_if_full(deadline_in(8))
         admission.refuse_if_full(deadline_in(11))
-        clock.return_value += 100  # Triton hangs: nothing is measured any more.
+        clock.return_value += 100  # Triton hangs: there are no new measurements.
         await assert_refused_at_once(Photo(admission, 50), retry_after=60)
         await inside.end()
         await waiting.end()
-        # A free place is given all the same: otherwise a wrong estimate would stay.
+        # A free place is given nevertheless: otherwise a wrong estimate would never be corrected.
         first = Photo(admission, 50)
         await settle()
         await assert_refused_at_once(Photo(admission, 50), retry_after=60)
@@ -89,13 +89,13 @@ def test_a_wait_that_does_not_fit_the_deadline_is_refused_at_once(monkeypatch):
         burst = [Photo(admission, 50) for _ in range(10)]
         await settle()
         assert (admission.in_flight, admission.waiting) == (1, 9)
-        for photo in burst:  # in their order: no photo overtakes another
+        for photo in burst:  # first come, first served
             await photo.end()
         slow, late = Photo(admission), Photo(admission, 11)
         await settle()
         clock.return_value += 20
         await slow.end()
-        with pytest.raises(Overloaded):  # Its turn came, too late: the place is free again.
+        with pytest.raises(Overloaded):  # Its turn came too late: the place is free again.
             await late.task
         last = Photo(admission)
         await settle()
@@ -109,7 +109,7 @@ def post(client, timeout):
     return post_raw(client, PHOTO, {"x-request-timeout": str(timeout)})
 
 
-def test_time_limits_that_make_no_sense(client, fake):
+def test_invalid_time_limits_are_refused(client, fake):
     for timeout in ("0", "-1", "nan", "inf", "-inf", "soon", "", "1,5"):
         document = assert_problem(post(client, timeout), 422, "invalid-parameter")
         assert "X-Request-Timeout" in document["detail"]
@@ -117,16 +117,16 @@ def test_time_limits_that_make_no_sense(client, fake):
 
 
 @pytest.mark.parametrize(("limit_s", "timeout"), [(30, 2), (2, None), (2, 1000)])
-def test_the_shorter_limit_holds_to_triton(fake, limit_s, timeout):
+def test_the_shorter_time_limit_also_applies_in_triton(fake, limit_s, timeout):
     fake.reply = sleeping(4)
     with running_gateway(fake, request_timeout_s=limit_s) as client:
         answer = post_raw(client, PHOTO) if timeout is None else post(client, timeout)
         assert_problem(answer, 504, "recognizer-timeout")
-    assert 0 < fake.timeout_us <= 2_000_000  # nor does it wait in Triton's queue for longer
+    assert 0 < fake.timeout_us <= 2_000_000  # Triton's queue has the same limit
 
 
 @pytest.mark.settings(header_timeout_s=0.5)
-def test_time_counts_from_the_head_and_slow_photos_outlive_the_limit_of_heads(client, fake):
+def test_the_deadline_counts_from_the_head_and_the_limit_for_heads_spares_slow_photos(client, fake):
     named = (b"X-Request-Timeout: 10", b"X-Request-Id: gate-7")
     with begin_upload(client, PHOTO[:100], *named) as connection:
         time.sleep(1)
@@ -136,7 +136,7 @@ def test_time_counts_from_the_head_and_slow_photos_outlive_the_limit_of_heads(cl
     assert fake.request.id == "gate-7"
 
 
-def test_time_that_ends_in_the_queue(fake):
+def test_a_photo_whose_deadline_ends_in_the_queue_gets_429(fake):
     with full_gateway(fake) as (client, _):
         assert_problem(post(client, 2), 429, "overloaded")
         assert number(client, 'plates_refused_total{reason="deadline"}') == 1
@@ -144,9 +144,9 @@ def test_time_that_ends_in_the_queue(fake):
 
 
 @pytest.mark.settings(concurrency=1)
-def test_a_time_out_is_the_queues_if_most_time_went_there(client, fake, monkeypatch):
-    """The photo's turn came, and Triton was too slow for what was left."""
-    monkeypatch.setattr("api.admission._MEMORY_S", -1)  # or its turn would not be given any more
+def test_a_late_photo_gets_429_if_it_spent_most_of_its_time_in_the_queue(client, fake, monkeypatch):
+    """Its turn comes, but Triton is too slow for the rest of its time."""
+    monkeypatch.setattr("api.admission._MEMORY_S", -1)  # no estimate: it would refuse the photo
     fake.reply = sleeping(6)
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(post_raw, client, PHOTO)
@@ -156,7 +156,7 @@ def test_a_time_out_is_the_queues_if_most_time_went_there(client, fake, monkeypa
         assert other.result().status_code == 200
 
 
-def test_a_full_queue_refuses_by_the_head_and_lets_the_canary_pass(fake):
+def test_a_full_queue_refuses_photos_by_their_head_but_not_the_canary(fake):
     with full_gateway(fake, max_waiting=0) as (client, _):
         with begin_upload(client, b"", b"Expect: 100-continue") as connection:
             answer = everything(connection)
@@ -169,7 +169,7 @@ def test_a_full_queue_refuses_by_the_head_and_lets_the_canary_pass(fake):
 
 @pytest.mark.usefixtures("no_tracebacks")
 @pytest.mark.settings(concurrency=1, max_waiting=0)
-def test_an_unfinished_upload_takes_no_place_and_leaves_nothing(client, fake):
+def test_an_unfinished_upload_takes_no_place_and_leaves_no_error(client, fake):
     with begin_upload(client, PHOTO[:-1]):
         assert {post_raw(client, PHOTO).status_code for _ in range(5)} == {200}
     wait_until(lambda: number(client, DISCONNECTED) == 1)
@@ -183,7 +183,7 @@ def test_a_disconnect_while_triton_works_frees_the_place(client, fake):
         with begin_upload(client, PHOTO):
             assert holding.arrived.acquire(timeout=HANG_S)
             assert number(client, "plates_in_flight") == 1
-        assert fake.cancelled.acquire(timeout=HANG_S)  # the call to Triton is cancelled, too
+        assert fake.cancelled.acquire(timeout=HANG_S)  # the call to Triton is cancelled
         wait_until(lambda: number(client, "plates_in_flight") == 0)
     fake.reply = lambda _: outputs()
     assert post_raw(client, PHOTO).status_code == 200
@@ -200,40 +200,39 @@ def test_photos_wait_for_their_turn_unless_their_clients_disconnect(fake):
         holding.release.set()
         assert waiting.result().status_code == 200
         assert number(client, "plates_queue_seconds_count") == 2
-    assert fake.photos == [PHOTO] * 2  # that of the disconnected client never left for Triton
+    assert fake.photos == [PHOTO] * 2  # the disconnected client's photo was never sent to Triton
 
 
-def answered(client, model):
-    """How many requests the model has answered."""
+def answer_count(client, model):
     (found,) = client.get_inference_statistics(model).model_stats
     return int(found.inference_stats.success.count)
 
 
 @pytest.mark.live
-@pytest.mark.control  # A supervisor's photos would count, too.
-def test_no_net_works_for_clients_that_disconnect_or_photos_that_are_too_late(triton):
-    """Two photos are decoded at once; the others wait in Triton's queue when all disconnect."""
-    large = encode(cv2.resize(decode(SCENE_PHOTO), (8000, 6000)), "JPEG")  # long to decode
+@pytest.mark.control  # The photos of another service's supervisor would count, too.
+def test_the_nets_do_not_run_for_disconnected_clients_or_late_photos(triton):
+    """When all clients disconnect, Triton decodes two photos; the others are in its queue."""
+    large = encode(cv2.resize(decode(SCENE_PHOTO), (8000, 6000)), "JPEG")  # slow to decode
     clients = 8
     direct = triton_grpc.InferenceServerClient(triton.grpc_url)
     with direct, running_gateway(triton.grpc_url, concurrency=clients, max_waiting=0) as client:
-        before = {net: answered(direct, net) for net in ("yolo", "stn", "lprnet")}
+        before = {net: answer_count(direct, net) for net in ("yolo", "stn", "lprnet")}
         with ExitStack() as connections:
             uploads = [
                 connections.enter_context(begin_upload(client, large[:-1], length=len(large)))
                 for _ in range(clients)
             ]
-            # All at once: none is decoded before the last one has its place.
+            # All end together, so that no photo is decoded before the last one has its place.
             for upload in uploads:
                 upload.sendall(large[-1:])
             wait_until(lambda: number(client, "plates_in_flight") == clients)
         wait_until(lambda: number(client, "plates_in_flight") == 0)
         assert post_raw(client, SCENE_PHOTO).status_code == 200
-        # Those of the photo whose client stayed, and no others.
-        read = {net: answered(direct, net) - before[net] for net in before}
+        # Only the photo whose client stayed was read.
+        read = {net: answer_count(direct, net) - before[net] for net in before}
         assert read == dict.fromkeys(before, 1)
 
-        before = answered(direct, "yolo")
+        before = answer_count(direct, "yolo")
         tensor = triton_grpc.InferInput("image", [len(SCENE_PHOTO)], "UINT8")
         tensor.set_data_from_numpy(np.frombuffer(SCENE_PHOTO, np.uint8))
         with pytest.raises(InferenceServerException, match=r"Request timeout expired$") as refused:
@@ -241,6 +240,6 @@ def test_no_net_works_for_clients_that_disconnect_or_photos_that_are_too_late(tr
         assert refused.value.status() == "StatusCode.UNAVAILABLE"
         response = post_raw(client, large, {"x-request-timeout": "0.15"})
         assert_problem(response, 504, "recognizer-timeout")
-        assert answered(direct, "yolo") == before
+        assert answer_count(direct, "yolo") == before
         assert post_raw(client, SCENE_PHOTO).status_code == 200
-        assert answered(direct, "yolo") == before + 1
+        assert answer_count(direct, "yolo") == before + 1

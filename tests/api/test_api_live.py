@@ -1,4 +1,4 @@
-"""The service as people meet it: a real gateway before a real Triton with real weights."""
+"""The whole service: a real gateway, a real Triton and the real weights."""
 
 import io
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +21,7 @@ def texts_of(response):
     return sorted(plate["text"] for plate in response.json()["plates"] if plate["text"])
 
 
-def test_every_plate_of_the_samples_is_read_whatever_is_read_beside_it(gateway):
+def test_every_plate_of_the_samples_is_read_while_other_photos_are_read(gateway):
     names = [*SAMPLE_PLATES] * 2
     photos = [(SAMPLES / name).read_bytes() for name in names]
     with ThreadPoolExecutor(8) as pool:
@@ -30,7 +30,7 @@ def test_every_plate_of_the_samples_is_read_whatever_is_read_beside_it(gateway):
         assert texts_of(answer) == sorted(plate.text for plate in SAMPLE_PLATES[name])
 
 
-def test_file_limit_of_the_design(gateway):
+def test_photos_of_20_mib_are_read_and_larger_ones_refused(gateway):
     photo = SCENE.read_bytes()
     largest = photo + bytes(20 * 2**20 - len(photo))
     for post in (post_raw, post_form):

@@ -1,4 +1,4 @@
-"""The dialects of Plate Recognizer and CodeProject.AI: answers field by field, errors, requests."""
+"""The APIs of Plate Recognizer and CodeProject.AI: every field of answers, and requests."""
 
 import base64
 import json
@@ -28,7 +28,7 @@ def plates_of(response):
     return [result["plate"].upper() for result in answer["results"]]
 
 
-def test_plate_recognizers_answer_field_by_field(client):
+def test_plate_recognizers_answer_has_exactly_these_fields(client):
     answer = post(client, READER).json()
     age = datetime.now(UTC) - datetime.fromisoformat(answer["timestamp"])
     assert timedelta() <= age < timedelta(minutes=1)
@@ -56,7 +56,7 @@ def test_plate_recognizers_answer_field_by_field(client):
     }
 
 
-def test_codeproject_ais_answer_field_by_field(client):
+def test_codeproject_ais_answer_has_exactly_these_fields(client):
     answer = post(client, ALPR).json()
     assert type(answer["processMs"]) is type(answer["inferenceMs"]) is int
     assert 0 <= answer.pop("inferenceMs") <= answer.pop("processMs") < 60_000
@@ -67,7 +67,7 @@ def test_codeproject_ais_answer_field_by_field(client):
     assert prediction == read | box
 
 
-def test_other_results(client, fake):
+def test_answers_for_unknown_formats_boxes_beyond_the_photo_several_plates_and_none(client, fake):
     arrays = fake_triton.outputs()
     arrays["texts"][1], arrays["formats"][0] = "A1", "unknown"
     arrays["coordinates"][0] = [-3.2, 19.6, 900, 480.4]  # beyond the photo
@@ -82,16 +82,16 @@ def test_other_results(client, fake):
 
 
 @pytest.mark.parametrize("route", ["/v1/plate-reader", "/v1/vision/alpr", "/v1/image/alpr"])
-def test_routes_and_fields_that_clients_use(client, fake, route):
+def test_photos_are_accepted_on_the_routes_and_in_the_fields_of_clients(client, fake, route):
     for path in (route, f"{route}/"):
         for field in ("upload",) if "reader" in route else ("upload", "image", "file"):
             response = client.post(path, files={field: ("image", PHOTO)})
             assert plates_of(response) == READ
-            assert not response.history  # a redirected POST would lose its photo
+            assert not response.history  # a redirected POST loses its photo
             assert fake.photos.pop() == PHOTO
 
 
-def test_usage_counts_photos(client):
+def test_usage_counts_photos_that_were_read(client):
     before = client.get("/info/").json()["usage"]["calls"]
     assert post(client, READER).json()["usage"]["calls"] == before + 1
     assert post(client, READER, b"broken").status_code == 400
@@ -108,7 +108,7 @@ def test_usage_counts_photos(client):
 
 URLENCODED = {"content-type": "application/x-www-form-urlencoded"}
 LINES = "\r\n".join(BASE64[at : at + 76] for at in range(0, len(BASE64), 76))
-# Of node-red-contrib-plate-recognizer 1.0.3: no space before the type's parameter.
+# As node-red-contrib-plate-recognizer 1.0.3 sends it: no space before the parameter.
 DASHES = {"content-type": f"multipart/form-data;boundary={'-' * 26}683467894704582608514088"}
 NO_PADDING = base64.urlsafe_b64encode(PHOTO).rstrip(b"=")
 DATA_ADDRESS = f"data:image/jpeg;base64,{BASE64}"
@@ -129,12 +129,12 @@ DATA_ADDRESS = f"data:image/jpeg;base64,{BASE64}"
         (ALPR, {"json": {"image": BASE64}}),
     ],
 )
-def test_photo_as_text(client, fake, path, options):
+def test_photos_may_come_as_base64_text(client, fake, path, options):
     assert plates_of(client.post(path, **options)) == READ
     assert fake.photos == [PHOTO]
 
 
-def test_timestamp_comes_back_in_utc(client):
+def test_the_timestamp_comes_back_in_utc_and_the_last_camera_id_counts(client):
     for given, answered in (
         ("2026-08-19T13:11:25", "2026-08-19T13:11:25.000000Z"),
         ("2026-11-21T19:43:21.121Z", "2026-11-21T19:43:21.121000Z"),
@@ -155,23 +155,23 @@ def test_timestamp_comes_back_in_utc(client):
         (READER, {"config": '{"region": "strict"}'}, READ),
         (READER, {"config": '{"region": "False"}', "regions": "nl"}, READ),
         (READER, {"config": '{"mode": "redaction", "threshold_o": 0.5}'}, [*READ, ""]),
-        # The vendor's plate_recognition.py, and deepstack-python 0.9.
+        # What the vendor's plate_recognition.py and, in the next line, deepstack-python 0.9 send.
         (READER, {"config": json.dumps('{"threshold_d": 0.95}'), "mmc": "True"}, []),
         (ALPR, {"min_confidence": "0.45", "api_key": "key"}, READ),
         (READER, {"some_new_field": "x", "camera_id": "", "timestamp": ""}, READ),
         (ALPR, {"min_confidence": "0.99", "operation": "plate"}, READ),
         (ALPR, {"min_confidence": "0.995"}, []),
         (ALPR, {"min_confidence": ""}, READ),
-        # Our own parameters.
+        # Parameters of our own API.
         *((path, {"roi": "0,0,60,32"}, READ) for path in (READER, ALPR)),
         *((path, {"roi": "0,0,59,100"}, []) for path in (READER, ALPR)),
         *((path, {"min_width": 101}, []) for path in (READER, ALPR)),
     ],
 )
-def test_plates_are_chosen(client, path, fields, plates):
+def test_parameters_choose_the_plates_of_the_answer(client, path, fields, plates):
     assert plates_of(post(client, path, **fields)) == plates
     if {"roi", "min_width"} & fields.keys():
-        # Theirs are taken as they come, also repeated; of ours none are.
+        # Unknown parameters in the address are ignored, also repeated ones.
         params = fields | {"x": [1, 2]}
         assert plates_of(client.post(path, files={"upload": PHOTO}, params=params)) == plates
 
@@ -180,17 +180,17 @@ def test_plates_are_chosen(client, path, fields, plates):
     ("setting", "fields", "countries"),
     [
         ((), {}, ""),
-        ((), {"regions": "nl,us-ca"}, ""),  # none that is known here
+        ((), {"regions": "nl,us-ca"}, ""),  # no known country
         ((), {"regions": ["nl", "PL", "cz-11"]}, "pl,cz,*"),
         ((), {"regions": "sk", "config": '{"region": "strict"}'}, "sk,*"),
         ((), {"regions": "sk", "countries": "cz"}, "cz"),  # our own parameter
-        # They add no country to those of the setting.
+        # Regions add no country to those of the setting.
         (("sk", "cz"), {"regions": ""}, "sk,cz"),
         (("sk", "cz"), {"regions": "cz"}, "cz,sk,cz"),
         (("sk", "cz"), {"regions": "pl"}, "sk,cz"),
     ],
 )
-def test_regions_are_the_likeliest_countries(fake, setting, fields, countries):
+def test_regions_become_the_countries_that_triton_prefers(fake, setting, fields, countries):
     with running_gateway(fake, countries=setting) as client:
         assert post(client, READER, **fields).status_code == 201
     assert fake.countries == countries

@@ -1,4 +1,4 @@
-"""Ids, HEAD, headers for browsers, and the files of the page."""
+"""Request ids, HEAD, headers for browsers, and the page's static files."""
 
 import re
 from unittest.mock import Mock
@@ -11,14 +11,14 @@ from api.edge.middleware import choose_request_id
 HEADER = "x-request-id"
 
 
-def test_an_id_that_could_break_a_log_is_replaced():
+def test_a_request_id_that_could_break_a_log_is_replaced():
     for offered in ("", "x" * 65, "a b", "a/b", "ж", 'a"b', "a\n", "a\r\nSet-Cookie: b"):
         chosen = choose_request_id(offered)
         assert re.fullmatch("[0-9a-f-]{36}", chosen)
         assert choose_request_id(offered) != chosen
 
 
-def test_every_answer_has_an_id_and_headers_for_browsers(client, fake, monkeypatch):
+def test_every_answer_has_a_request_id_and_headers_for_browsers(client, fake, monkeypatch):
     fail = Mock(side_effect=ArithmeticError)
     monkeypatch.setattr("api.observing.metrics.Metrics.exposition", fail)
     answers = [client.get(path) for path in ("/", "/healthz", "/docs", "/nowhere")]
@@ -46,11 +46,11 @@ def test_only_the_pages_own_files_are_served(client):
 @pytest.mark.parametrize(
     "path", ["/", "/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/info/", "/nowhere"]
 )
-def test_head_is_answered_as_get_is_and_counted_as_head(client, path):
+def test_head_is_answered_like_get_and_counted_as_head(client, path):
     heads = 'plates_requests_total{method="HEAD"'
     before = number(client, heads)
     get, head = client.get(path), client.head(path)
     assert (head.status_code, head.content) == (get.status_code, b"")
     assert head.headers["content-type"] == get.headers["content-type"]
     assert int(head.headers["content-length"]) > 0
-    assert number(client, heads) == before + 1  # and the connection goes on
+    assert number(client, heads) == before + 1  # and the connection still works

@@ -1,4 +1,4 @@
-"""No address that a client names is ever fetched, whatever field, header or file names it."""
+"""The gateway never fetches a URL, whichever field, header or file of a request contains it."""
 
 import socket
 
@@ -13,7 +13,7 @@ JPEG = {"Content-Type": "image/jpeg"}
 
 @pytest.fixture
 def host():
-    """Of a port that nothing may connect to: a connection would wait in its backlog."""
+    """A host:port that nothing may connect to: the listener's backlog must stay empty."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
         listener.setblocking(False)
@@ -21,7 +21,7 @@ def host():
             listener.accept()
 
 
-def test_addresses_in_fields_headers_and_files(client, host):
+def test_urls_in_fields_headers_and_files_are_not_fetched(client, host):
     address = f"http://{host}/a.jpg"
     drawing = f'<svg xmlns="http://www.w3.org/2000/svg"><image href="{address}"/></svg>'
     named = dict.fromkeys(FIELDS, address)
@@ -41,8 +41,8 @@ def test_addresses_in_fields_headers_and_files(client, host):
             assert client.post(route, **request).status_code < 500
 
 
-def test_requests_as_to_a_proxy(client, host):
-    # A target with a host is answered as this server's own (RFC 9112, 3.2.2).
+def test_proxy_requests_are_not_forwarded(client, host):
+    # A server must accept an absolute URL as the target, and answers for itself (RFC 9112, 3.2.2).
     for line, status in ((f"GET http://{host}/", 200), (f"CONNECT {host}", 404)):
         request = f"{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
         assert status_of(answer_to(client, request.encode())) == status

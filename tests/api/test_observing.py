@@ -1,4 +1,4 @@
-"""What logs and metrics say, and what neither ever says."""
+"""Logs and metrics: what they contain, and that they contain no personal data or secrets."""
 
 import base64
 import json
@@ -20,25 +20,25 @@ from api.status import Status, write_status
 
 TOKEN = "s3cret-token-of-the-gate"  # noqa: S105
 WRONG = "wr0ng-token-of-a-stranger"
-# What only ever came in; B840CK197 and its like are what fake_triton reads.
+# Texts that clients send in requests, and (READ) the plate text that fake_triton reads.
 NAME, CAMERA = "photo-of-my-car.jpg", "camera-at-the-yard"
 FORM, PATH, QUERY, METHOD = "form-value-7", "path-value-7", "query-value-7", "BREW"
 READ = ("B840CK197", "В840СК197", "B840CK191", "b840ck197")
 
 
-def as_written_by_mistake(piece):
+def encodings_of(piece):
     texts = (base64.b64encode(piece).decode(), base64.urlsafe_b64encode(piece).decode())
     return [*texts, piece.hex(), repr(piece)[2:40]]
 
 
 SECRETS = [TOKEN, WRONG, NAME, CAMERA, FORM, PATH, QUERY, METHOD, *READ]
-SECRETS += as_written_by_mistake(PHOTO[:60])
-SECRETS += as_written_by_mistake(PHOTO[len(PHOTO) // 2 :][:60])
+SECRETS += encodings_of(PHOTO[:60])
+SECRETS += encodings_of(PHOTO[len(PHOTO) // 2 :][:60])
 
 
 @pytest.fixture
 def configure_logs():
-    """As `plates serve` sets them up: they are on stderr."""
+    """Configures the logs as `plates serve` does, on stderr; the test's end restores them."""
     root, ours = logging.getLogger(), logging.getLogger("plates")
     handlers, *levels = root.handlers[:], root.level, ours.level
     yield logs.configure
@@ -48,7 +48,7 @@ def configure_logs():
 
 
 def requests_of_all_kinds(client):
-    """With everything that must be in no log."""
+    """Send requests that contain everything that logs must not contain; yield the answers."""
     client.headers.update({"Authorization": f"Token {TOKEN}", "User-Agent": CAMERA})
     file, encoded = (NAME, PHOTO, "image/jpeg"), base64.b64encode(PHOTO).decode()
     yield post_raw(client, PHOTO)
@@ -76,7 +76,7 @@ def requests_of_all_kinds(client):
 
 
 @pytest.mark.parametrize("format_name", ["json", "text"])
-def test_neither_logs_nor_metrics_have_what_was_sent_or_read(
+def test_logs_and_metrics_contain_nothing_that_was_sent_or_read(
     fake, format_name, monkeypatch, configure_logs, capsys
 ):
     fail = Mock(side_effect=RuntimeError(f"a message that quotes {READ[0]}"))
@@ -99,7 +99,7 @@ def test_neither_logs_nor_metrics_have_what_was_sent_or_read(
             assert json.dumps(secret)[1:-1] not in text
 
 
-def test_a_line_per_request(fake, configure_logs, capsys):
+def test_the_access_log_has_one_line_per_request(fake, configure_logs, capsys):
     configure_logs("json")
     with running_gateway(fake) as client:
         answers = [post_raw(client, PHOTO), post_raw(client, b""), client.get("/nowhere/at/all")]
@@ -107,7 +107,7 @@ def test_a_line_per_request(fake, configure_logs, capsys):
     lines = map(json.loads, capsys.readouterr().err.splitlines())
     access = [line for line in lines if line["logger"] == "plates.access"]
     assert len(access) == len(answers)
-    # A line is written once its answer is on the way: the next request's may come first.
+    # A line is written after its answer is sent, so that lines may be in another order.
     by_id = {line["request_id"]: line for line in access}
     good, empty, nowhere, invalid = (by_id[answer.headers["x-request-id"]] for answer in answers)
     assert good.pop("time").endswith("+00:00")
@@ -123,11 +123,11 @@ def test_a_line_per_request(fake, configure_logs, capsys):
 
 
 @pytest.mark.parametrize("format_name", ["json", None])
-def test_other_libraries_logs_and_tracebacks_have_no_messages(
+def test_logs_of_libraries_and_tracebacks_have_no_exception_messages(
     format_name, monkeypatch, configure_logs, capsys
 ):
     plate = READ[0]
-    # On a terminal, text is what no format means.
+    # Without a format, logs on a terminal are text.
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     configure_logs(format_name)
     logging.getLogger("asyncio").error(f"first\nfuture: <Task exception=KeyError('{plate}')>")
@@ -151,7 +151,7 @@ def test_metrics_count_requests_and_plates(client):
     for photo in (PHOTO, PHOTO, b""):
         post_raw(client, photo)
     client.get("/nowhere/12345")
-    for method in ("BREW", "WHEN"):  # made up: they must not become series of their own
+    for method in ("BREW", "WHEN"):  # invented methods share one time series
         client.request(method, "/")
     for sample, count in {
         'requests_total{method="POST",route="/v1/plates",status="200"}': 2,
@@ -168,7 +168,7 @@ def test_metrics_count_requests_and_plates(client):
     assert number(client, "plates_recognition_seconds_sum") > 0
 
 
-def test_restarts_come_from_the_supervisors(fake, tmp_path):
+def test_restarts_states_and_releases_come_from_the_supervisors_status_files(fake, tmp_path):
     ours, tritons = tmp_path / "gateway.json", tmp_path / "triton.json"
     with running_gateway(fake, status_file=ours, triton_status_file=tritons) as client:
         assert "plates_restarts_total{" not in client.get("/metrics").text
@@ -186,7 +186,7 @@ def test_restarts_come_from_the_supervisors(fake, tmp_path):
         }.items():
             assert number(client, f"plates_{sample}") == value, sample
         tritons.write_text("{")
-        assert number(client, "plates_restarts_total{") == 1  # ours
+        assert number(client, "plates_restarts_total{") == 1  # the gateway's
         assert number(client, "plates_release{") == 0
 
 
@@ -206,7 +206,7 @@ nv_inference_request_success{model="yolo",version="1"} 7
         (lambda _: time.sleep(0.5) or Reply(TRITONS), 0),
     ],
 )
-def test_tritons_metrics_follow_ours_where_it_gives_them(fake, answer, up, monkeypatch):
+def test_tritons_metrics_are_appended_if_triton_answers_in_time(fake, answer, up, monkeypatch):
     monkeypatch.setattr("api.observing.metrics._TRITON_TIMEOUT_S", 0.3)
     with small_server(answer) as server:
         address = server.url.removeprefix("http://")
@@ -218,7 +218,7 @@ def test_tritons_metrics_follow_ours_where_it_gives_them(fake, answer, up, monke
 
 
 @pytest.mark.live
-def test_the_real_tritons_metrics(triton):
+def test_metrics_with_a_real_triton(triton):
     address = triton.embedded and triton.embedded.metrics_url
     with running_gateway(triton.grpc_url, triton_metrics_url=address) as client:
         plates = post_raw(client, SCENE.read_bytes()).json()["plates"]
@@ -227,6 +227,6 @@ def test_the_real_tritons_metrics(triton):
             assert number(client, f'plates_stage_seconds_count{{stage="{stage}"}}') == 1
             assert number(client, f'plates_stage_seconds_sum{{stage="{stage}"}}') > 0
         assert number(client, "plates_model_info{") == 1
-        if address:  # only an embedded Triton says where its metrics are
+        if address:  # known only for an embedded Triton
             assert number(client, "plates_triton_metrics_up") == 1
             assert number(client, "nv_inference_request_success") > 0

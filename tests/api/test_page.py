@@ -1,7 +1,7 @@
-"""The page and its tab of cameras in a headless Chromium, before a fake Triton.
+"""The page and its tab of cameras in a headless Chromium, with a fake Triton.
 
-What the page's policy forbids, such as loading from elsewhere, Chromium logs: then
-page_driver.visiting fails.
+Chromium logs violations of the page's Content-Security-Policy, such as loading from other
+origins; page_driver.visiting fails then.
 """
 
 import time
@@ -39,14 +39,14 @@ def enter_token(page, token, form="#token-form"):
     page.click(f"{form} [type=submit]")
 
 
-def test_photos_that_are_refused(page, tmp_path):
+def test_the_page_explains_why_a_photo_is_refused(page, tmp_path):
     page.give("drop", AVIF, "IMG_1.AVIF", "image/avif")
     page.problem("as JPEG")
-    page.choose(sample("green_car"))  # more bytes than this gateway takes
+    page.choose(sample("green_car"))  # larger than this gateway's limit
     page.problem("too large")
     page.give("paste", PHOTO[: len(PHOTO) // 2], "half.jpg")
     page.problem("damaged")
-    # The server's own words are there, marked as English in other languages.
+    # The server's English detail stays, marked as English in other languages.
     page.click("[data-language=ru]")
     page.problem("Фото повреждено")
     assert "truncated" in page.text("#problem-words .detail [lang=en]")
@@ -58,7 +58,7 @@ def test_photos_that_are_refused(page, tmp_path):
     edited.write_bytes(PHOTO + PHOTO)
     page.click("#filter [type=submit]")
     page.problem("did not understand")
-    # A proxy's words, while the gateway behind it is away.
+    # The answer of a proxy whose gateway is down.
     page.run("window.fetch = async () => new Response('<html>', {status: 502})")
     page.give("drop", PHOTO, "photo.jpg")
     page.problem("not available right now")
@@ -77,7 +77,7 @@ new MutationObserver((_, observer) => {
   choose.files = chosen.files;
 }).observe(document, { childList: true, subtree: true });
 """
-# As WebKit has it: no event says where the pointer goes to or comes from.
+# As in WebKit, the events have no relatedTarget: the element the pointer comes from or goes to.
 DRAG = """
 const dataTransfer = new DataTransfer();
 dataTransfer.items.add(new File(["nothing"], "dragged.jpg"));
@@ -91,7 +91,7 @@ return ["dragenter main", "dragover main", "dragenter h1", "dragleave main", "dr
 """
 
 
-def test_photos_chosen_before_the_scripts_came_and_dragged_over_the_page(driver, page):
+def test_a_photo_chosen_before_the_scripts_loaded_is_sent_and_dragging_marks_the_page(driver, page):
     assert page.run(DRAG) == [False, True, True, True, False]
     early = driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": EARLY})
     page.open().problem("not an image")
@@ -99,7 +99,7 @@ def test_photos_chosen_before_the_scripts_came_and_dragged_over_the_page(driver,
     driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", early)
 
 
-def test_busy_server_is_asked_again_after_the_time_that_it_wants(page, fake):
+def test_the_page_can_retry_at_a_busy_server_only_after_a_countdown(page, fake):
     button = "return document.querySelector('#problem-actions button').disabled"
     for ask in (lambda: page.give("drop", PHOTO, "photo.jpg"), lambda: page.click("#redact")):
         fake.reply = refusing(grpc.StatusCode.RESOURCE_EXHAUSTED, "queue full")
@@ -116,11 +116,11 @@ def test_busy_server_is_asked_again_after_the_time_that_it_wants(page, fake):
     assert not page.text("#problem-words")
 
 
-def test_answers_of_plates_and_of_none(page, fake):
+def test_the_page_shows_plates_or_says_that_there_are_none(page, fake):
     page.give("drop", PHOTO, "photo.jpg")
     page.answer("photo.jpg")
     assert page.texts() == ["B840CK197", "A1"]
-    # The tab of cameras is there only where there are any.
+    # Without cameras there is no tab for them.
     assert page.run("return document.getElementById('tabs').hidden")
     assert "Not readable" in page.text("#plates .card:last-child .verdict")
     page.click("#draw")
@@ -141,7 +141,7 @@ def test_answers_of_plates_and_of_none(page, fake):
         assert page.run("return document.querySelector('#strip li:last-child').offsetLeft") < 100
 
 
-def test_texts_of_an_answer_never_become_markup(page, fake):
+def test_texts_in_an_answer_never_become_markup(page, fake):
     reply = fake_triton.outputs(1)
     reply["texts"] = np.array([[EVIL]], object)
     reply["candidates"] = np.array([[EVIL, "", "", "", ""]], object)
@@ -153,7 +153,7 @@ def test_texts_of_an_answer_never_become_markup(page, fake):
 
 
 @pytest.mark.settings(tokens=TOKEN, request_timeout_s=20)
-def test_token_is_asked_for_and_kept_only_where_that_is_wished(page):
+def test_the_page_asks_for_a_token_and_stores_it_only_on_request(page):
     for name in ("first.jpg", "photo.jpg"):
         page.give("drop", PHOTO, name)
         page.problem("access token")
@@ -215,8 +215,8 @@ def rows(page, *expected):
     page.wait_for(lambda: page.run(ROWS) == list(map(list, expected)), f"{expected}")
 
 
-def test_passes_appear_as_they_come_and_are_found_again(driver, fake, store, tmp_path):
-    store.add(a_pass(0, text_native="А000АА77"), None, ())  # without a picture
+def test_passes_appear_as_they_come_and_can_be_searched(driver, fake, store, tmp_path):
+    store.add(a_pass(0, text_native="А000АА77"), None, ())  # has no picture
     store.add(a_pass(1, text="A001AA77", text_native="А001АА77"), PICTURE, ())
     state_file(tmp_path, "gate").write_text('{"status": "live"}')
     with tab_of_cameras(driver, fake, store, tmp_path) as page:
@@ -242,7 +242,7 @@ def test_passes_appear_as_they_come_and_are_found_again(driver, fake, store, tmp
         driver.close()
         driver.switch_to.window(tab)
         time.sleep(0.5)
-        rows(page, first)  # what was searched for is still there when the tab is seen again
+        rows(page, first)  # the search still applies when the tab is visible again
         state_file(tmp_path, "gate").write_text('{"status": "silent"}')
         page.wait_for(lambda: "no picture comes" in page.text("#camera-states"), "its state")
         page.run("document.getElementById('search-until').value = '2026-01-01T00:00'")
@@ -259,7 +259,7 @@ def test_passes_appear_as_they_come_and_are_found_again(driver, fake, store, tmp
         assert not page.run(visible, "cameras") and page.run(visible, "intake")
         page.click("[data-tab=cameras]")
         rows(page, second, first, old)
-        for _ in range(7):  # more than a browser has connections to one server
+        for _ in range(7):  # more tabs than a browser's connections to one server
             driver.switch_to.new_window("tab")
             page.open()
             page.wait_for(lambda: page.run(TABS), "tabs")
@@ -272,9 +272,9 @@ def test_passes_appear_as_they_come_and_are_found_again(driver, fake, store, tmp
         store.add(a_pass(3, text_native="С003СС77"), None, ())
         rows(page, ["gate-1", "С003СС77", "99.8%", "approaching", ""], second, first, old)
         page.run("document.getElementById('search-text').focus()")
-        page.give("paste", PHOTO, "cell.jpg")  # as a spreadsheet gives it, beside a text
+        page.give("paste", PHOTO, "cell.jpg")  # as a spreadsheet does, beside a text
         assert page.run(visible, "cameras")
-        page.give("drop", PHOTO, "photo.jpg")  # what is dropped here is shown there
+        page.give("drop", PHOTO, "photo.jpg")  # a photo dropped on this tab opens the tab of photos
         page.answer("photo.jpg")
         assert not page.run(visible, "cameras") and page.run(visible, "work")
 
@@ -286,7 +286,7 @@ window.fetch = (to, how) => new Promise((done) =>
 """
 
 
-def test_a_pass_that_comes_before_events_do_is_shown(driver, fake, store, tmp_path):
+def test_a_pass_stored_before_the_event_stream_opens_is_shown(driver, fake, store, tmp_path):
     with tab_of_cameras(driver, fake, store, tmp_path) as page:
         page.click("[data-tab=photos]")
         page.run(SLOW_EVENTS)
@@ -296,7 +296,7 @@ def test_a_pass_that_comes_before_events_do_is_shown(driver, fake, store, tmp_pa
         rows(page, ["gate-1", "Х556ХМ750", "99.8%", "approaching", ""])
 
 
-def test_a_token_is_asked_for_and_pictures_are_no_photos(driver, fake, store, tmp_path):
+def test_the_cameras_need_a_token_and_pictures_have_no_rate_limit(driver, fake, store, tmp_path):
     store.add(a_pass(1), PICTURE, ())
     options = {"tokens": TOKEN, "rate_limit": 0.01, "rate_burst": 1}
     with tab_of_cameras(driver, fake, store, tmp_path, **options) as page:

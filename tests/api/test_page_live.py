@@ -1,4 +1,4 @@
-"""The page in a headless Chromium, before the real gateway and the real models."""
+"""The page in a headless Chromium, with the real gateway and the real models."""
 
 import io
 import json
@@ -13,7 +13,7 @@ from PIL import Image
 from selenium.webdriver.common.keys import Keys
 from support import post_raw, read_samples
 
-# Roles that people act on, as Chromium names them.
+# Roles that must have an accessible name, as Chromium calls them.
 CONTROLS = {
     *("button", "checkbox", "DisclosureTriangle", "form", "image", "link", "list", "navigation"),
     *("region", "spinbutton", "textbox"),
@@ -21,7 +21,7 @@ CONTROLS = {
 
 pytestmark = [pytest.mark.live, needs_browser]
 
-# Of each outline: where its corners are on the photo, as shares of its size.
+# The corners of each outline, as shares of the photo's width and height.
 QUADS = """
 const photo = document.getElementById("image").getBoundingClientRect();
 return [...document.querySelectorAll("#drawing .quad")].map((polygon) =>
@@ -64,16 +64,16 @@ def test_outlines_lie_on_the_plates_at_every_size(page):
         for width, scale in ((1280, 1.0), (320, 3.0)):
             resize(page.driver, width, 800, scale)
             assert np.array(page.run(QUADS)) == pytest.approx(expected, abs=0.006)
-            # Nothing sticks out of the window.
+            # Nothing is wider than the window.
             assert page.run("return document.documentElement.scrollWidth") <= width
     finally:
         resize(page.driver, 1280, 900)
 
 
-def test_turned_and_unshowable_photos(page, tmp_path):
+def test_a_rotated_photo_is_shown_upright_and_a_tiff_is_read_without_being_shown(page, tmp_path):
     upright = Image.open(sample("green_car"))
     turned, tiff = tmp_path / "turned.jpg", tmp_path / "photo.tiff"
-    # The stored picture's top row is the upright one's right column.
+    # The top row of the stored picture is the right column of the upright one.
     upright.rotate(90, expand=True).save(turned, exif=exif(6), quality=92)
     page.choose(turned)
     assert page.answer("turned.jpg")["image"] == {"width": 1280, "height": 720}
@@ -87,7 +87,7 @@ def test_turned_and_unshowable_photos(page, tmp_path):
     assert "can't show" in page.text("#unshown") and not page.crops()
 
 
-def test_command_gives_the_same_plates(page, tmp_path):
+def test_the_curl_command_gives_the_same_plates_as_the_page(page, tmp_path):
     if not shutil.which("curl"):
         pytest.skip("curl is not installed")
     name = 'it\'s; a "photo", $HOME.jpg'
@@ -105,7 +105,7 @@ def test_command_gives_the_same_plates(page, tmp_path):
     assert json.loads(done.stdout)["plates"] == some
 
 
-def test_keyboard_is_enough(page):
+def test_the_page_works_with_the_keyboard_alone(page):
     page.tab_to("#choose")
     page.tab_to("#sample")
     page.press(Keys.ENTER)
@@ -126,7 +126,7 @@ def test_keyboard_is_enough(page):
     page.wait_for(lambda: page.text(".card .copy") == "Copied", "copying")
 
 
-def test_language_is_remembered_and_photos_are_kept_for_the_visit(page):
+def test_the_language_is_remembered_and_photos_are_kept_until_the_page_is_left(page):
     assert page.run("return document.documentElement.lang") == "en"
     page.click("[data-language=ru]")
     assert page.run("return document.documentElement.lang") == "ru"
@@ -145,7 +145,7 @@ def test_language_is_remembered_and_photos_are_kept_for_the_visit(page):
     assert page.texts() == ["X556XM750"]
 
 
-def test_photo_with_blurred_plates_is_downloaded(page, tmp_path):
+def test_the_photo_with_blurred_plates_can_be_downloaded(page, tmp_path):
     where = {"behavior": "allow", "downloadPath": str(tmp_path)}
     page.driver.execute_cdp_cmd("Browser.setDownloadBehavior", where)
     page.choose(sample("green_car"))
@@ -162,7 +162,7 @@ def test_photo_with_blurred_plates_is_downloaded(page, tmp_path):
     assert contrast(blurred) < 0.5 * contrast(plain)
 
 
-def test_everything_has_a_name(page):
+def test_every_control_has_an_accessible_name(page):
     page.choose(sample("two_by_day"), sample("taxi_plate"))
     page.answer("two_by_day.jpg")
     page.run("document.querySelectorAll('details').forEach((node) => { node.open = true; })")

@@ -1,4 +1,4 @@
-"""The native routes: their JSON, the choice of plates, batches."""
+"""The native routes: their JSON, the selection of plates, batches."""
 
 import json
 import time
@@ -25,11 +25,11 @@ def plates_of(response):
     return [plate["text"] for plate in response.json()["plates"]]
 
 
-def test_answer_is_the_documented_json(client, fake):
+def test_the_answer_is_the_documented_json(client, fake):
     answer, raw = post_form(client, PHOTO).json(), post_raw(client, PHOTO).json()
     assert fake.photos == [PHOTO, PHOTO]
     assert "authorization" not in fake.metadata
-    # Large, and no answer over HTTP has them.
+    # Crops are large, and no HTTP answer contains them.
     assert "crops" not in [output.name for output in fake.request.outputs]
     assert answer.pop("timing_ms").keys() == raw.pop("timing_ms").keys() == {"total"}
     assert raw == answer
@@ -66,7 +66,7 @@ def test_answer_is_the_documented_json(client, fake):
 @pytest.mark.parametrize(
     ("parameters", "texts"),
     [
-        ({"roi": "0,0,60,32"}, ["B840CK197"]),  # the centre is on the corner
+        ({"roi": "0,0,60,32"}, ["B840CK197"]),  # the centre is on the region's corner
         ({"roi": "0,0,59,100"}, []),
         ({"roi": "300, 200, 640, 480"}, [""]),
         ({"min_width": 100}, ["B840CK197"]),
@@ -74,18 +74,18 @@ def test_answer_is_the_documented_json(client, fake):
         ({"roi": "0,0,640,480", "min_width": 0}, ["B840CK197", ""]),
     ],
 )
-def test_plates_are_chosen(client, parameters, texts):
+def test_parameters_choose_the_plates_of_the_answer(client, parameters, texts):
     assert plates_of(post_raw(client, PHOTO, **parameters)) == texts
     assert plates_of(post_form(client, PHOTO, **parameters)) == texts
     for result in results_of(post(client, PHOTO, PHOTO, **parameters)):
         assert [plate["text"] for plate in result["answer"]["plates"]] == texts
-    # A field wins over a parameter of its name.
+    # A form field overrides the query parameter of the same name.
     nothing = {"roi": "0,0,1,1", "min_width": 1000}
     options = {"data": parameters, "params": {name: nothing[name] for name in parameters}}
     assert plates_of(client.post("/v1/plates", files={"image": PHOTO}, **options)) == texts
 
 
-def test_countries_go_with_each_photo_to_triton(client, fake):
+def test_the_countries_of_the_request_or_the_setting_are_sent_to_triton(client, fake):
     post_raw(client, PHOTO)
     assert fake.countries == ""
     for send in (post_raw, post_form, post):
@@ -122,12 +122,12 @@ def statuses_of(response):
 
 
 def numbered(count, start=0):
-    """Photos that differ in one byte, for what follows a photo's end does not matter."""
+    """Photos that differ in one byte after their end, which decoders ignore."""
     return [PHOTO + bytes([number]) for number in range(start, start + count)]
 
 
 @pytest.mark.parametrize("field", ["image", "images"])
-def test_one_answer_for_each_photo(client, field):
+def test_a_batch_has_one_result_for_each_photo(client, field):
     first, second, third = results_of(post(client, PHOTO, b"GIF", PHOTO, field=field))
     alone = post_raw(client, PHOTO).json()
     for result, filename in ((first, "0.jpg"), (third, "2.jpg")):
@@ -145,7 +145,7 @@ def test_one_answer_for_each_photo(client, field):
 
 
 def test_answers_belong_to_their_photos_and_one_failure_fails_no_other(client, fake, caplog):
-    """Whichever is done first: the earlier a photo, the longer it takes."""
+    """Also if photos end in another order: the first one takes the longest."""
 
     def reply(photo):
         time.sleep(0.1 - 0.02 * photo[-1])
@@ -158,7 +158,7 @@ def test_answers_belong_to_their_photos_and_one_failure_fails_no_other(client, f
     assert statuses_of(response) == [200, 200, 200, 500, 413]
     answers = [result["answer"] for result in results_of(response)[:3]]
     assert [len(answer["plates"]) for answer in answers] == [0, 1, 2]
-    # The log has the cause, clients have not.
+    # Only the log has the cause.
     assert "/srv" not in response.text
     assert "/srv/model.py" in caplog.text
 
@@ -171,20 +171,20 @@ def test_answers_belong_to_their_photos_and_one_failure_fails_no_other(client, f
         (grpc.StatusCode.DEADLINE_EXCEEDED, 504, "recognizer-timeout", None),
     ],
 )
-def test_a_batch_of_which_no_photo_is_read_fails(client, fake, code, status, slug, retry_after):
+def test_a_batch_fails_if_triton_reads_no_photo(client, fake, code, status, slug, retry_after):
     fake.reply = refusing(code, "")
     response = post(client, PHOTO, PHOTO)
     document = assert_problem(response, status, slug)
     assert response.headers.get("retry-after") == retry_after
     assert [result["status"] for result in document["results"]] == [status, status]
     assert {result["problem"]["type"] for result in document["results"]} == {document["type"]}
-    # One photo is itself to blame: there is something to change in the batch.
+    # If a photo itself is at fault, the client can change the batch: it gets all results.
     assert statuses_of(post(client, PHOTO, b"")) == [status, 400]
     assert statuses_of(post(client, b"", b"GIF")) == [400, 415]
 
 
 @pytest.mark.settings(max_bytes=100_000, upload_memory_bytes=1_000_000, batch_max_files=6)
-def test_bytes_together_and_files_are_limited(client):
+def test_the_number_of_photos_in_a_batch_and_their_bytes_together_are_limited(client):
     half = PHOTO + bytes(50_000)
     assert statuses_of(post(client, half, half, half, half)) == [200] * 4
     document = assert_problem(post(client, *[half] * 6), 413, "too-many-bytes")
@@ -194,7 +194,7 @@ def test_bytes_together_and_files_are_limited(client):
 
 
 @pytest.mark.settings(concurrency=4, max_waiting=0)
-def test_batch_leaves_places_to_others_and_is_refused_where_there_are_none(client, fake):
+def test_a_batch_takes_half_the_places_and_is_refused_if_none_is_free(client, fake):
     fake.reply = holding = Holding(but=PHOTO)
     with ThreadPoolExecutor(3) as pool:
         batch = pool.submit(post, client, *numbered(8))
@@ -211,14 +211,14 @@ def test_batch_leaves_places_to_others_and_is_refused_where_there_are_none(clien
 
 
 @pytest.mark.settings(request_timeout_s=2)
-def test_one_deadline_for_all(client, fake):
+def test_the_photos_of_a_batch_have_one_deadline(client, fake):
     later = sleeping(4)
     fake.reply = lambda photo: fake_triton.outputs() if photo == PHOTO else later(photo)
     first, *others = statuses_of(post(client, PHOTO, *numbered(6)))
     assert first == 200 and set(others) <= {429, 504}
 
 
-def test_a_batch_whose_client_disconnects(fake, caplog):
+def test_a_batch_whose_client_disconnects_is_given_up(fake, caplog):
     fake.reply = holding = Holding(but=PHOTO)
     with holding, running_gateway(fake, concurrency=2, max_waiting=0) as client:
         files = [("image", photo) for photo in numbered(3, start=1)]
@@ -227,7 +227,7 @@ def test_a_batch_whose_client_disconnects(fake, caplog):
         assert holding.arrived.acquire(timeout=20)
         wait_until(lambda: 'status="499"' in client.get("/metrics").text)
         assert post_raw(client, PHOTO).status_code == 200
-        assert len(fake.photos) == 2  # the rest of the batch never left for Triton
+        assert len(fake.photos) == 2  # the rest of the batch was never sent to Triton
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
@@ -236,7 +236,7 @@ def test_openapi_documents_problems_and_has_valid_examples(client):
     for path in ("/v1/plates", BATCH, ALPR):
         operation = schema["paths"][path]["post"]
         assert operation["responses"].keys() >= {str(kind.status) for kind in KINDS.values()}, path
-        # What stands in the address is no field of the form as well: clients would send it twice.
+        # A query parameter must not be a form field, too: clients would send it twice.
         fields = operation["requestBody"]["content"]["multipart/form-data"]["schema"]["properties"]
         assert not fields.keys() & {each["name"] for each in operation["parameters"]}
         assert not any(field.get("default") or field.get("example") for field in fields.values())

@@ -1,4 +1,4 @@
-"""Connections: slow, huge, ambiguous, too many, never read, refused, or no HTTP at all."""
+"""Connections that are slow, huge, ambiguous, too many, never read, refused, or not HTTP."""
 
 import contextlib
 import http.client
@@ -51,14 +51,14 @@ CLOSE = b"Connection: close\r\n"
         (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 414),
         (GET + b"a: " + b"b" * 5_000_000, 431),
         (GET + b"a: b\r\n" * MAX_HEADERS + b"\r\n", 431),
-        # A length given in two ways: what follows would be a request of its own (smuggling).
+        # Two lengths: behind the shorter body there is a smuggled request.
         (UPLOAD + b"Content-Length: 4\r\n" + CHUNKED + b"\r\n0\r\n\r\n" + ALIVE, 400),
         (UPLOAD + CHUNKED + b"\r\nxyz\r\n", 400),
         (UPLOAD + CHUNKED + b"\r\n4\r\nabcdX", 400),
         (UPLOAD + CHUNKED + b"\r\n" + b"f" * 40_000, 431),
     ],
 )
-def test_what_is_not_http_is_refused(client, fake, data, status):
+def test_invalid_http_is_refused(client, fake, data, status):
     assert_refused(answer_to(client, data), status)
     assert not fake.photos
     assert client.get("/healthz").status_code == 200
@@ -68,7 +68,7 @@ PROXIED = [ALIVE.replace(b"/h", to) for to in (b"HTTP://a:1/h", b"http://a", b"h
 
 
 @pytest.mark.parametrize("sent", [b"\r\n" + ALIVE, ALIVE + b"\r\n" + ALIVE, *PROXIED])
-def test_empty_lines_before_a_request_and_targets_as_proxies_get_them(client, sent):
+def test_empty_lines_before_a_request_and_absolute_targets_are_accepted(client, sent):
     answer = answer_to(client, sent[:-2] + CLOSE + b"\r\n")
     assert set(re.findall(rb"HTTP/1.1 (\d+)", answer)) == {b"200"}
 
@@ -81,7 +81,7 @@ def slow_reader(client):
     return connection
 
 
-def test_no_answer_is_written_into_another(client):
+def test_an_error_in_the_body_does_not_write_a_second_answer_into_the_first(client):
     head = b"GET /static-offline-docs/swagger-ui-bundle.js HTTP/1.1\r\n" + HOST + CHUNKED
     with slow_reader(client) as connection:
         connection.sendall(head + b"X-Request-Timeout: 0.1\r\n\r\n")
@@ -105,17 +105,17 @@ def in_chunks(*chunks):
         (in_chunks(*[bytes(2)] * 1200), 400),
     ],
 )
-def test_tiny_chunks(client, data, status):
+def test_too_many_tiny_chunks_are_refused(client, data, status):
     assert status_of(answer_to(client, data)) == status
 
 
 @pytest.mark.parametrize("first", [b"", ALIVE, ALIVE + b"\r\n"])
 @pytest.mark.settings(header_timeout_s=0.5)
-def test_a_trickling_head_does_not_extend_its_time_and_silence_gets_no_answer(client, first):
+def test_a_slow_head_gets_408_and_a_silent_connection_is_closed(client, first):
     received = b""
     with connect(client) as silent, connect(client) as connection:
-        connection.sendall(first)  # The second request of a connection is watched as well.
-        silent.sendall(first[-2:])  # an empty line is no beginning of a head
+        connection.sendall(first)  # The second request of a connection has the limit, too.
+        silent.sendall(first[-2:])  # an empty line does not begin a head
         for byte in GET + b"a: " + b"b" * 300:
             connection.sendall(bytes([byte]))
             if select.select([connection], [], [], 0.05)[0]:
@@ -123,7 +123,7 @@ def test_a_trickling_head_does_not_extend_its_time_and_silence_gets_no_answer(cl
             if b" 408 " in received:
                 break
         else:
-            pytest.fail("each byte extends the time")
+            pytest.fail("each byte extends the time limit")
         assert_refused(received + everything(connection), 408)
         assert everything(silent) == b""
 
@@ -134,10 +134,10 @@ def test_idle_connections_are_kept_longer_than_proxies_keep_theirs():
 
 
 @pytest.mark.settings(max_connections=3, header_timeout_s=0.5)
-def test_surplus_connections_are_asked_to_come_back_and_closed_if_there_are_many(client):
+def test_surplus_connections_get_429_and_are_closed_if_there_are_many(client):
     with contextlib.ExitStack() as stack:
         held = [stack.enter_context(connect(client)) for _ in range(3)]
-        for connection in held:  # The gateway has taken each of them.
+        for connection in held:  # An answer shows that the gateway has accepted it.
             connection.sendall(ALIVE)
             assert connection.recv(12) == b"HTTP/1.1 200"
         for answer in [answer_to(client, ALIVE) for _ in range(5)]:
@@ -157,7 +157,7 @@ def test_surplus_connections_are_asked_to_come_back_and_closed_if_there_are_many
 
 
 @pytest.mark.settings(max_connections=1)
-def test_a_client_that_reads_nothing_is_dropped(client, monkeypatch):
+def test_a_client_that_reads_no_answers_is_disconnected(client, monkeypatch):
     monkeypatch.setattr("api.edge.protocol._STALLED_S", 0.3)
     with slow_reader(client) as connection, pytest.raises(ConnectionError):
         while True:
@@ -166,15 +166,15 @@ def test_a_client_that_reads_nothing_is_dropped(client, monkeypatch):
 
 
 @pytest.mark.settings(upload_memory_bytes=88_000_000, upload_timeout_s=3)
-def test_an_answer_counts_as_memory_until_it_is_taken_and_must_be_soon(client, monkeypatch):
-    async def large(*_):  # as a blurred PNG may be, and more than the kernel takes over
+def test_an_answer_counts_as_memory_until_it_is_read_or_times_out(client, monkeypatch):
+    async def large(*_):  # as a blurred PNG may be; more than the kernel's buffers hold
         return bytes(45_000_000), "image/png"
 
     monkeypatch.setattr("api.routes.plates.redact", large)
-    # Of a photo of 8 MB no more is held, while its answer goes out: another one has room.
+    # While an answer is sent, its photo of 8 MB is no longer held: another such photo has room.
     with slow_reader(client) as connection:
         connection.sendall(ALIVE)
-        time.sleep(3.5)  # for the next answer the time begins anew
+        time.sleep(3.5)  # the time limit starts anew with each answer
         assert connection.recv(4096).startswith(b"HTTP/1.1 200")
         head = UPLOAD.replace(b" HTTP", b"?redact=1 HTTP")
         connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(LARGE) + LARGE)
@@ -192,8 +192,8 @@ LARGE = PHOTO + bytes(8_000_000)
     [({"tokens": "t"}, 401), ({"max_waiting": 0}, 429), ({"max_connections": 20}, 429)],
     ids=["no token", "full queue", "too many connections"],
 )
-def test_clients_that_send_everything_first_see_why_they_are_refused(fake, options, status):
-    """Apache's `ab` is one: it ends at the first connection that is reset."""
+def test_clients_that_read_only_after_sending_see_why_they_are_refused(fake, options, status):
+    """Such a client is Apache's `ab`, which aborts at the first reset connection."""
 
     def post(_):
         connection = http.client.HTTPConnection(*address_of(client), timeout=HANG_S)
@@ -218,9 +218,9 @@ def test_clients_that_send_everything_first_see_why_they_are_refused(fake, optio
 
 
 @pytest.mark.settings(tokens="t", max_bytes=9_000_000)
-def test_a_refused_body_is_read_to_its_end_but_not_for_ever(client):
+def test_a_refused_body_is_read_to_its_end_but_only_for_a_limited_time(client):
     connection = http.client.HTTPConnection(*address_of(client), timeout=HANG_S)
-    for _ in range(2):  # The connection goes on.
+    for _ in range(2):  # The connection stays open.
         connection.request("POST", "/v1/plates", LARGE, {"Content-Type": "image/jpeg"})
         answer = connection.getresponse()
         assert answer.status == 401 and answer.read().startswith(b"{")
@@ -230,18 +230,18 @@ def test_a_refused_body_is_read_to_its_end_but_not_for_ever(client):
         begin_upload(client, b"", b"X-Request-Timeout: 0.3", length=10**6) as endless,
         pytest.raises(ConnectionError),
     ):
-        wait_until(lambda: endless.sendall(b"x"), HANG_S)  # nothing else ends it
+        wait_until(lambda: endless.sendall(b"x"), HANG_S)  # only the gateway can end it
 
 
 @pytest.mark.settings()
-def test_a_refused_body_is_not_kept(client):
-    """Neither what came before it was refused, nor what comes behind it."""
+def test_a_refused_body_is_not_kept_in_memory(client):
+    """Neither the part before the refusal nor the part after it."""
     block = b"10000\r\n" + bytes(0x10000) + b"\r\n"
     with connect(client) as connection:
         tracemalloc.start()
         try:
             connection.sendall(UPLOAD + b"Transfer-Encoding: chunked\r\n\r\n")
-            for _ in range(30 * 16):  # 30 of at most 20 MiB, and no end
+            for _ in range(30 * 16):  # 30 MiB, without an end; the limit is 20 MiB
                 connection.sendall(block)
             assert tracemalloc.get_traced_memory()[1] > 20 * 2**20
             wait_until(lambda: tracemalloc.get_traced_memory()[0] < 4 * 2**20, 10)

@@ -1,4 +1,4 @@
-"""Photos without their plates: what is blurred, what stays, and that nothing is stored."""
+"""Redacted photos: what is blurred, what stays unchanged, and that nothing is stored."""
 
 import base64
 import io
@@ -18,22 +18,22 @@ from support import PHOTO, assert_problem, post_form, post_raw
 from api.redaction import blur_plates
 from plate_models.images import decode
 
-pytestmark = pytest.mark.settings()  # none of the small limits that other tests have
+pytestmark = pytest.mark.settings()  # default settings, not the small limits of other tests
 
 WIDTH, HEIGHT = 640, 480
-# Boxes of the fake Triton's plates; and the same with what is around them.
+# The boxes of the fake Triton's plates, and these boxes with the blurred margin.
 BOXES = ((10, 20, 110, 44), (400, 300, 440, 312))
 AREAS = ((4, 14, 116, 50), (397, 297, 443, 315))
 
 
 def noise():
-    """A photo in which any blurred place shows."""
+    """A noisy photo, in which every blurred place is visible."""
     blocks = np.random.default_rng(7).integers(0, 256, (HEIGHT // 4, WIDTH // 4, 3), np.uint8)
     return np.ascontiguousarray(blocks.repeat(4, axis=0).repeat(4, axis=1))
 
 
 def detail(pixels):
-    """Standard deviation of the second derivative: letters have edges."""
+    """Standard deviation of the second derivative: high where letters have edges."""
     return float(cv2.Laplacian(pixels, cv2.CV_64F).std())
 
 
@@ -48,7 +48,7 @@ def pixels_of(response):
 
 
 def outside(pixels):
-    """Everything but the plates' areas, with the blocks that JPEG shares with them."""
+    """The pixels outside the plates' AREAS, which are extended to JPEG's blocks of 8 pixels."""
     kept = np.ones(pixels.shape[:2], bool)
     for x0, y0, x1, y1 in AREAS:
         kept[y0 // 8 * 8 : -(-y1 // 8) * 8, x0 // 8 * 8 : -(-x1 // 8) * 8] = False
@@ -58,7 +58,7 @@ def outside(pixels):
 @pytest.mark.parametrize(
     "fields", [{}, {"roi": "600,400,640,480"}, {"min_width": 1000}, {"roi": "0,0,60,32"}]
 )
-def test_every_plate_is_blurred_whatever_is_chosen(client, fields):
+def test_every_plate_is_blurred_whatever_the_parameters_choose(client, fields):
     before = noise()
     response = redact(client, encode(before, "PNG"), **fields)
     assert response.headers["content-type"] == "image/png"
@@ -72,7 +72,7 @@ def test_every_plate_is_blurred_whatever_is_chosen(client, fields):
 
 
 @pytest.mark.parametrize("file_format", ["JPEG", "WEBP", "BMP", "TIFF", "GIF"])
-def test_others_become_jpeg(client, file_format):
+def test_a_redacted_photo_is_a_jpeg_unless_it_was_a_png(client, file_format):
     photo = encode(cv2.GaussianBlur(noise(), (0, 0), 3), file_format)
     response = post_raw(client, photo, redact="yes")
     assert response.headers["content-type"] == "image/jpeg"
@@ -83,7 +83,7 @@ def test_others_become_jpeg(client, file_format):
     assert post_form(client, photo, redact="false").json()["plates"]
 
 
-def test_photo_too_long_for_a_jpeg_becomes_a_png(client, fake):
+def test_a_photo_too_long_for_a_jpeg_becomes_a_png(client, fake):
     fake.reply = lambda _: fake_triton.outputs(0)
     before = np.full((8, 65_501, 3), 200, np.uint8)
     response = redact(client, encode(before, "BMP"))
@@ -92,7 +92,7 @@ def test_photo_too_long_for_a_jpeg_becomes_a_png(client, fake):
     assert (pixels_of(response) == before).all()
 
 
-def test_photo_comes_upright_without_metadata_and_transparency(client):
+def test_a_redacted_photo_is_upright_and_has_no_metadata_and_no_transparency(client):
     upright = noise()
     stored = np.ascontiguousarray(upright.transpose(1, 0, 2)[::-1])
     secret = encode(np.zeros((8, 8, 3), np.uint8), "JPEG", comment=b"secret thumbnail")
@@ -111,7 +111,7 @@ def test_photo_comes_upright_without_metadata_and_transparency(client):
     response = redact(client, encode(upright, "PNG", pnginfo=about, exif=exif(1)[6:]))
     assert b"secret" not in response.content
     assert not Image.open(io.BytesIO(response.content)).info
-    # Pixels behind transparency, which no viewer shows, would stay readable.
+    # Transparent pixels, which no viewer shows, would stay readable in the file.
     hidden = np.dstack([noise(), np.zeros((HEIGHT, WIDTH), np.uint8)])
     assert (outside(pixels_of(redact(client, encode(hidden, "PNG", "RGBA")))) == 255).all()
 
@@ -126,12 +126,12 @@ def test_one_photo_is_blurred_at_a_time(client, monkeypatch):
             assert blurring.arrived.acquire(timeout=20)
             assert not blurring.arrived.acquire(timeout=0.3)
             assert client.get("/healthz").status_code == 200  # the event loop is free
-            # The deadline holds for blurring, too.
+            # Blurring has the deadline, too.
             assert_problem(waiting[0].result(), 429, "overloaded")
 
 
 def blurred(pixels, box, quad=None):
-    """A copy; the box's own corners are the quad unless one is given."""
+    """A copy of the pixels with one plate blurred; its quad defaults to the box's corners."""
     found, copy = np.array([box], np.float32), pixels.copy()
     corners = found[:, [0, 1, 2, 1, 2, 3, 0, 3]] if quad is None else np.array(quad, np.float32)
     blur_plates(copy, found, corners.reshape(-1, 4, 2))
@@ -147,7 +147,7 @@ NOTHING = np.s_[:0]
 @pytest.mark.parametrize(
     ("box", "quad", "covered", "kept"),
     [
-        # Letters at the edge of the box, and the corners of a tilted plate, reach beyond it.
+        # The box's margin, and the corners of a tilted plate beyond the box.
         (BOX, None, np.s_[191:249, 191:309], np.s_[280:]),
         (BOX, TILTED, np.s_[180:262, 185:310], np.s_[320:]),
         (BOX, FAR_AWAY, np.s_[200:240, 200:300], np.s_[320:]),
@@ -155,19 +155,19 @@ NOTHING = np.s_[:0]
         ((100, 100, 100, 100), None, NOTHING, np.s_[120:]),
     ],
 )
-def test_what_is_covered_and_what_stays(box, quad, covered, kept):
+def test_box_margin_and_quad_are_blurred_and_the_rest_is_unchanged(box, quad, covered, kept):
     pixels = blurred(noise(), box, quad)
     assert not pixels[covered].size or detail(pixels[covered]) < 3
     assert (pixels[kept] == noise()[kept]).all()
 
 
-def test_different_texts_leave_the_same_behind():
-    """Not only unreadable for people: there is nothing to compare guesses with."""
+def test_different_texts_leave_the_same_pixels_behind():
+    """Nobody can find the text by blurring guesses and comparing them with the photo."""
     left = set()
     for seed in range(64):
         random = np.random.default_rng(seed)
         pixels = np.full((100, 300, 3), 90, np.uint8)
-        # Light differs as well; unrounded, it would be known to a part in 256.
+        # The light differs as well; without rounding, it would stay known to a part in 256.
         pixels[40:64, 100:204] = random.integers(225, 250)
         # Eight letters of 12 columns, each black on its left or on its right.
         starts = 106 + 12 * np.arange(8) + 5 * random.integers(0, 2, 8)
@@ -178,10 +178,10 @@ def test_different_texts_leave_the_same_behind():
 
 def test_nothing_is_written_to_disk(client, fake):
     photo = encode(np.random.default_rng(1).integers(0, 256, (900, 900, 3), np.uint8), "PNG")
-    assert len(photo) > 2_000_000  # above what frameworks keep in memory
+    assert len(photo) > 2_000_000  # more than web frameworks keep in memory
     files, text = {"image": ("a.png", photo)}, base64.b64encode(photo)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # Whatever this process would write to a file fails.
+    # Every write of this process to a file fails.
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
     try:
         answers = [

@@ -1,4 +1,4 @@
-"""Requests that every route refuses: no photo, hostile forms, and parameters that make no sense."""
+"""Refused requests on every route: bad photos, hostile forms, invalid parameters."""
 
 import base64
 
@@ -64,7 +64,7 @@ def as_json(content):
     return body(content, "application/json")
 
 
-# Each with the parameter that the refusal names; in forms and in addresses.
+# Invalid parameters, in forms and in addresses, and the name that the refusal must contain.
 PARAMETERS = [
     *(({"roi": roi}, "roi") for roi in ("1,2,3", "1,2,3,x", "5,5,1,9", "nan,0,nan,9")),
     *(({"roi": roi}, "roi") for roi in ("0,0,inf,9", "0,0,1e400,9", "0,0,٩,٩")),
@@ -77,7 +77,7 @@ OUR_PARAMETERS = [*PARAMETERS, ({"min_widht": 3}, "min_widht"), ({"redact": ["0"
 
 
 @pytest.mark.parametrize("where", ["params", "data"])
-def test_parameters_that_make_no_sense(client, fake, where):
+def test_invalid_parameters_are_refused_by_name(client, fake, where):
     for parameters, name in OUR_PARAMETERS:
         answer = client.post(PLATES, **photos("image"), **{where: parameters})
         document = assert_problem(answer, 422, "invalid-parameter")
@@ -90,7 +90,7 @@ def test_parameters_that_make_no_sense(client, fake, where):
     assert not fake.photos
 
 
-# By path, and problem or status: what is sent, and words of the refusal.
+# (path, problem's slug or dialect's status) to requests and words of the refusals.
 REFUSED = {
     (PLATES, "missing-image"): [
         (photos("other"), "'other'"),
@@ -135,7 +135,7 @@ REFUSED = {
         (with_fields(timestamp="yesterday"), "ISO 8601"),
         (with_fields(timestamp="0001-01-01T00:00:00+14:00"), "ISO 8601"),
         (with_fields(camera_id="x" * 20_000), "camera_id"),
-        # No address is ever fetched.
+        # The gateway never fetches URLs.
         ({"json": {"upload_url": ADDRESS, "upload": BASE64}}, "upload_url: no address"),
         ({"data": {"upload": ADDRESS}}, "base64"),
         ({"data": {"upload": ""}}, "empty"),
@@ -145,7 +145,7 @@ REFUSED = {
         ({"json": {"upload": ["QUFB", "QUFB"]}}, "One photo"),
         ({"json": [1]}, "object"),
         ({"json": {"x" * 50_000: "1"}}, "name"),
-        (as_json(b'{"\\ud800": 1}'), "'?'"),  # half a character can't be quoted
+        (as_json(b'{"\\ud800": 1}'), "'?'"),  # half a surrogate pair can't be quoted
         (as_json(b"[" * 50_000), "parts"),
         (as_json(b'{"a":' * 600), "JSON"),
         (photos("upload", photo=b"GIF"), "not an image"),
@@ -164,7 +164,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("path", "kind"), REFUSED)
-def test_what_is_refused(client, fake, path, kind):
+def test_requests_are_refused_with_a_reason(client, fake, path, kind):
     for options, words in REFUSED[path, kind]:
         answer = client.post(path, **options)
         if isinstance(kind, int):
@@ -174,10 +174,10 @@ def test_what_is_refused(client, fake, path, kind):
     assert not fake.photos
 
 
-def test_plain_http_errors(client):
+def test_unknown_paths_get_404_and_wrong_methods_405(client):
     for method, path, status in (
         ("GET", "/nowhere", 404),
-        ("POST", "/v1/plates/", 404),  # no redirect: it would have the photo sent again
+        ("POST", "/v1/plates/", 404),  # no redirect: the client would send the photo twice
         ("GET", "/v1/plates", 405),
         ("DELETE", "/healthz", 405),
         ("GET", READER, 405),
@@ -193,7 +193,7 @@ def test_plain_http_errors(client):
 
 
 @pytest.mark.settings(max_pixels=100)
-def test_pixel_limit(client):
+def test_photos_above_the_pixel_limit_are_refused(client):
     assert post_raw(client, encode(pattern(10, 10), "PNG")).status_code == 200
     larger = encode(pattern(10, 11), "PNG")
     assert_problem(post_raw(client, larger), 413, "too-many-pixels")

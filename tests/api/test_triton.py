@@ -1,4 +1,4 @@
-"""The way to Triton: its failures, readiness, several Tritons."""
+"""The gateway and Triton: failures, readiness, several Tritons."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +23,7 @@ AWAY = "recognizer-unavailable"
 
 
 @pytest.mark.parametrize("slug", PHOTO_PROBLEMS)
-def test_refusals_of_the_models_are_passed_on(client, fake, slug):
+def test_the_models_refusals_of_a_photo_are_passed_on(client, fake, slug):
     message = f"[request id: <id_unknown>] {slug}: The file is no good."
     fake.reply = refusing(grpc.StatusCode.INVALID_ARGUMENT, message)
     document = assert_problem(post_raw(client, PHOTO), STATUS[slug], slug)
@@ -50,7 +50,7 @@ def test_refusals_of_the_models_are_passed_on(client, fake, slug):
         ("DEADLINE_EXCEEDED", "", "recognizer-timeout"),
     ],
 )
-def test_failures_of_triton(client, fake, code, message, slug):
+def test_failures_of_triton_are_problems_without_internals(client, fake, code, message, slug):
     fake.reply = refusing(grpc.StatusCode[code], message)
     response = post_raw(client, PHOTO)
     document = assert_problem(response, STATUS[slug], slug)
@@ -74,14 +74,14 @@ def test_failures_of_triton(client, fake, code, message, slug):
         {"model_info": np.array(['{"version": "1", "weights": "", "device": ""}'], object)},
     ],
 )
-def test_answers_of_another_shape_are_noticed(client, fake, broken):
+def test_malformed_answers_of_triton_get_502(client, fake, broken):
     arrays = {k: v for k, v in (fake_triton.outputs() | broken).items() if v is not None}
     fake.reply = lambda _: arrays
     assert_problem(post_raw(client, PHOTO), 502, "recognizer-mismatch")
 
 
 @pytest.mark.parametrize("was_there", [True, False])
-def test_triton_that_is_away(was_there, caplog):
+def test_without_triton_photos_get_503_and_the_gateway_is_alive_but_not_ready(was_there, caplog):
     fake = FakeTriton()
     if not was_there:
         fake.close()
@@ -92,10 +92,10 @@ def test_triton_that_is_away(was_there, caplog):
         assert_problem(post_raw(client, PHOTO), 503, AWAY)
         assert client.get("/healthz").json() == {"status": "alive"}
         assert_problem(client.get("/readyz"), 503, None)
-    assert caplog.text.count("[StatusCode.UNAVAILABLE]") == 2, "each names its cause in the log"
+    assert caplog.text.count("[StatusCode.UNAVAILABLE]") == 2, "a refusal's cause is not in the log"
 
 
-def test_photos_that_are_read_at_the_stop_are_answered(fake):
+def test_photos_that_are_being_read_when_the_gateway_stops_get_503(fake):
     fields = {"/v1/plates": "image", BATCH: "image", READER: "upload", ALPR: "upload"}
     post = partial(httpx.post, timeout=60)
     fake.reply = holding = Holding()
@@ -106,7 +106,7 @@ def test_photos_that_are_read_at_the_stop_are_answered(fake):
                 for path, field in fields.items()
             ]
             assert holding.arrived.acquire(timeout=HANG_S)
-            wait_until(lambda: number(client, "plates_waiting") == 3)  # for the only place
+            wait_until(lambda: number(client, "plates_waiting") == 3)  # one has the place
         answers = [post.result() for post in posts]
     for answer in answers[:2]:
         assert_problem(answer, 503, AWAY)
@@ -115,8 +115,8 @@ def test_photos_that_are_read_at_the_stop_are_answered(fake):
     assert all(answer.headers["retry-after"] for answer in answers)
 
 
-def test_photos_go_to_each_triton_in_turn_and_on_when_one_ends(monkeypatch):
-    monkeypatch.setenv("grpc_proxy", "http://127.0.0.1:9")  # not for what is in the house
+def test_photos_go_to_several_tritons_in_turn_and_to_the_others_when_one_ends(monkeypatch):
+    monkeypatch.setenv("grpc_proxy", "http://127.0.0.1:9")  # must be ignored for Triton
     with closing(FakeTriton()) as one, closing(FakeTriton(address=f"127.0.0.2:{one.port}")) as two:
         url = f"ipv4:127.0.0.1:{one.port},127.0.0.2:{two.port}"
         with running_gateway(url, concurrency=4) as client:
@@ -125,7 +125,7 @@ def test_photos_go_to_each_triton_in_turn_and_on_when_one_ends(monkeypatch):
             assert all(post_raw(client, PHOTO).is_success for _ in range(20))
             assert (len(one.photos) - before[0], len(two.photos) - before[1]) == (10, 10)
             one.close()
-            # One that was sent into the end may fail; then there is only the other.
+            # A photo sent while that Triton ends may fail; later ones go to the other Triton.
             post_raw(client, PHOTO)
             before = len(two.photos)
             assert all(post_raw(client, PHOTO).is_success for _ in range(20))
@@ -133,7 +133,7 @@ def test_photos_go_to_each_triton_in_turn_and_on_when_one_ends(monkeypatch):
             assert client.get("/readyz").is_success
 
 
-def test_addresses_of_one_triton_or_several():
+def test_the_triton_url_names_one_triton_or_several():
     for url in (
         *("triton:8001", "grpc://triton.plates.svc:8001", "[::1]:8001"),
         *("ipv4:10.0.0.1:8001,10.0.0.2:8001", "ipv6:[::1]:8001,[::2]:8001"),
@@ -148,7 +148,7 @@ def test_addresses_of_one_triton_or_several():
 
 
 @pytest.mark.settings(ready_max_age_s=1)
-def test_ready_asks_once_for_many_and_waits_longer_than_an_answer_stays_young(client, fake):
+def test_concurrent_readiness_checks_share_one_canary_even_if_it_is_slow(client, fake):
     fake.reply = sleeping(1.5)
     with ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(lambda _: client.get("/readyz"), range(6)))
@@ -157,7 +157,7 @@ def test_ready_asks_once_for_many_and_waits_longer_than_an_answer_stays_young(cl
 
 
 @pytest.mark.settings(ready_timeout_s=1, ready_max_age_s=60)
-def test_a_photo_read_meanwhile_outweighs_a_slow_canary(client, fake):
+def test_a_photo_that_is_read_proves_readiness_while_the_canary_is_slow(client, fake):
     fake.reply = canary = Holding(but=PHOTO)
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(client.get, "/readyz")
@@ -177,10 +177,10 @@ def test_a_photo_read_meanwhile_outweighs_a_slow_canary(client, fake):
     ],
 )
 @pytest.mark.settings(ready_max_age_s=60, ready_timeout_s=1.5, request_timeout_s=2)
-def test_a_photo_without_recognizer_ends_the_proof_of_readiness(client, fake, reply, status):
+def test_a_photo_that_triton_fails_to_read_ends_the_proof_of_readiness(client, fake, reply, status):
     assert post_raw(client, PHOTO).status_code == 200
     fake.reply = reply
-    assert client.get("/readyz").status_code == 200  # the last photo was read
+    assert client.get("/readyz").status_code == 200  # the last photo is still the proof
     assert post_raw(client, PHOTO).status_code == status
     assert_problem(client.get("/readyz"), 503, None)
     fake.reply = lambda _: fake_triton.outputs()

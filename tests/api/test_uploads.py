@@ -1,4 +1,4 @@
-"""Photos on their way into the gateway: file names, limits of bytes, time and memory."""
+"""Uploads to the gateway: file names, and limits of bytes, time and memory."""
 
 import asyncio
 import base64
@@ -30,7 +30,7 @@ from api.settings import Settings
 from api.uploads.receiving import UploadForm, UploadMemory, read_upload
 
 
-def test_heic_is_taken_where_jpeg_is(client, fake):
+def test_heic_photos_are_accepted_raw_and_in_forms(client, fake):
     photo = GOOD["heic, orientation 6"]
     for kind in ("image/heic", "image/heif"):
         assert send(client, photo, kind=kind).status_code == 200
@@ -52,7 +52,7 @@ def test_heic_is_taken_where_jpeg_is(client, fake):
         (f'filename="{"x" * 300}"', "x" * 255),
     ],
 )
-def test_file_names_come_back_harmless(client, disposition, filename):
+def test_file_names_come_back_without_paths_and_control_characters(client, disposition, filename):
     body = form(part(PHOTO, f"form-data; name=image; {disposition}"))
     (result,) = send(client, body, BATCH).json()["results"]
     assert result["filename"] == filename
@@ -61,11 +61,11 @@ def test_file_names_come_back_harmless(client, disposition, filename):
 
 
 def padded(size):
-    """A valid JPEG of exactly that many bytes: what follows its end does not matter."""
+    """A valid JPEG of exactly `size` bytes: decoders ignore the bytes after its end."""
     return PHOTO + bytes(size - len(PHOTO))
 
 
-def test_file_limit(client, fake):
+def test_photos_above_the_limit_of_bytes_are_refused(client, fake):
     for post in (post_raw, post_form):
         assert post(client, padded(100_000)).status_code == 200
         for size in (100_001, 150_000, 220_000, 5_000_000):
@@ -73,23 +73,23 @@ def test_file_limit(client, fake):
     assert len(fake.photos) == 2
 
 
-def test_text_has_the_budget_of_a_photo(client, fake):
-    def ways(photo):
+def test_the_limit_of_bytes_applies_to_the_photo_decoded_from_text(client, fake):
+    def requests_of(photo):
         text = base64.b64encode(photo).decode()
         fields = {"upload": text}
         return [{"files": {"upload": (None, text)}}, {"json": fields}, {"data": fields}]
 
-    for options in ways(padded(100_000)):
+    for options in requests_of(padded(100_000)):
         assert client.post("/v1/plate-reader", **options).status_code == 201
     begun = b'{"upload":"' + base64.b64encode(bytes(1_000_000))
     unfinished = {"content": begun, "headers": {"content-type": "application/json"}}
-    for options in (*ways(padded(100_001)), ways(bytes(1_000_000))[0], unfinished):
+    for options in (*requests_of(padded(100_001)), requests_of(bytes(1_000_000))[0], unfinished):
         assert_dialect_error(client.post("/v1/plate-reader", **options), 413, "larger than")
     assert len(fake.photos) == 3
 
 
 @pytest.mark.parametrize("length", [b"Content-Length: 1000000000", b"Transfer-Encoding: chunked"])
-def test_a_body_without_an_end_is_cut_off_soon_after_the_limit(client, length):
+def test_the_connection_of_an_endless_body_is_closed(client, length):
     sent, chunk = 0, b"10000\r\n" + bytes(0x10000) + b"\r\n"
     with connect(client) as connection, pytest.raises(ConnectionError):
         connection.sendall(UPLOAD + length + b"\r\n\r\n")
@@ -99,9 +99,9 @@ def test_a_body_without_an_end_is_cut_off_soon_after_the_limit(client, length):
 
 
 @pytest.mark.parametrize("setting", ["upload_timeout_s", "request_timeout_s", None])
-def test_slow_uploads_are_given_up(fake, setting):
+def test_slow_uploads_get_408(fake, setting):
     limits = {setting: 0.3} if setting else {}
-    # One deadline for upload, queue and recognition.
+    # Upload, queue and recognition share one deadline.
     headers = () if setting else (b"X-Request-Timeout: 0.3",)
     with (
         running_gateway(fake, **limits) as client,
@@ -112,8 +112,8 @@ def test_slow_uploads_are_given_up(fake, setting):
 
 
 @pytest.mark.settings(upload_memory_bytes=250_000, max_bytes=100_000)
-def test_uploads_beyond_the_memory_are_refused(client):
-    """A photo counts with its copies at Triton: five times."""
+def test_uploads_beyond_the_memory_limit_are_refused(client):
+    """A photo counts five times, because Triton holds copies of it."""
     for _ in range(3):
         assert_problem(post_raw(client, padded(50_001)), 413, "too-many-bytes")
         assert post_raw(client, PHOTO).status_code == 200  # a small one still fits
@@ -122,7 +122,7 @@ def test_uploads_beyond_the_memory_are_refused(client):
 
     def is_refused_beside_another():
         with begin_upload(client, bytes(99_000), length=100_000):
-            time.sleep(0.05)  # Were it later, it would be the one that is refused.
+            time.sleep(0.05)  # The upload must be first: the later one is refused.
             return post_raw(client, padded(40_000)).status_code == 429
 
     wait_until(is_refused_beside_another)
@@ -146,7 +146,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_no_form_holds_more_than_is_counted(name):
+def test_reading_an_upload_holds_no_more_memory_than_is_counted(name):
     content_type, body = BODIES[name]
     counted = [0]
     chunks = [body[at : at + 65536] for at in range(0, len(body), 65536)]
@@ -175,5 +175,5 @@ def test_no_form_holds_more_than_is_counted(name):
         held = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    copied = len(body) if name in ("raw", "form") else 0  # for a moment, by the loop alone
+    copied = len(body) if name in ("raw", "form") else 0  # briefly, by the event loop
     assert held < max(counted) + copied + 2**20

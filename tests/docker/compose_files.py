@@ -1,6 +1,7 @@
-"""docker compose's own reading of our files, and a copy of it for machines without the plugin.
+"""The compose files as `docker compose config` resolves them.
 
-Run it to write the copy anew: `make docker-resolve`.
+The result is stored in compose_resolved.json for machines without the plugin. Run this file to
+renew it: `make docker-resolve`.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ SOURCES = (
     *("compose.yaml", "compose.cpu.yaml", "compose.cameras.yaml"),
     *("docker/compose.yaml", "docker/compose.cpu.yaml"),
 )
-# How an operator calls each combination.
+# Name of each combination to the options that select it.
 COMBINATIONS = {
     "gpu": (),
     "cpu": ("-f", "compose.cpu.yaml"),
@@ -30,14 +31,14 @@ PROJECT = "<project>"
 
 
 def has_plugin():
-    """Whether `docker compose` is to be had; it needs no engine for this."""
+    """Whether `docker compose` is installed; `config` needs no engine."""
     if shutil.which("docker") is None:
         return False
     return subprocess.run(["docker", "compose", "version"], capture_output=True).returncode == 0
 
 
 def resolve(combination, **environment):
-    """What the plugin makes of a combination in a folder and an environment of its own."""
+    """Resolve a combination in a folder and an environment of its own; return the JSON."""
     with tempfile.TemporaryDirectory() as folder:
         for name in SOURCES:
             path = Path(folder, name)
@@ -53,12 +54,12 @@ def resolve(combination, **environment):
 
 
 def digests():
-    """What our files are now."""
+    """The SHA-256 of each compose file."""
     return {name: hashlib.sha256((ROOT / name).read_bytes()).hexdigest() for name in SOURCES}
 
 
 def read_copy():
-    """The copy: `sources`, and each combination."""
+    """The stored result: digests under `sources`, and the JSON of each combination."""
     return json.loads(COPY.read_text(encoding="utf-8"))
 
 

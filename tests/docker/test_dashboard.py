@@ -1,4 +1,4 @@
-"""The dashboard loads, and asks for nothing that /metrics does not have."""
+"""The Grafana dashboard loads, and its queries match the metrics and routes of the service."""
 
 import json
 import re
@@ -13,28 +13,28 @@ from plates.cameras.http import router_for
 
 DASHBOARD = json.loads((ROOT / "docker/grafana/dashboard.json").read_text(encoding="utf-8"))
 EXPRESSIONS = [t["expr"] for panel in DASHBOARD["panels"] for t in panel.get("targets", [])]
-# Of the names of all series that there can be, also of those that have no values yet.
+# Suffixes of a family's series; a series without values is not in the exposition.
 ENDINGS = {"counter": ("_total", ""), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
 
 
 def names_in(expression):
-    """The metrics that an expression asks for."""
+    """The metrics that an expression queries."""
     return set(re.findall(r"\b(?:plates|nv)_[a-z0-9_]+", expression))
 
 
-def test_expressions_ask_for_what_is_exposed_and_all_of_it(tmp_path):
+def test_the_dashboard_queries_existing_metrics_and_all_of_the_gateways(tmp_path):
     (tmp_path / "status.json").write_text('{"state": "ready", "restarts": {}}')
     exposition = Metrics(tmp_path / "status.json").exposition().decode()
     families = list(text_string_to_metric_families(exposition))
     exposed = {family.name + ending for family in families for ending in ENDINGS[family.type]}
     assert all(map(names_in, EXPRESSIONS))
-    asked = set().union(*map(names_in, EXPRESSIONS))
-    assert {name for name in asked if name.startswith("plates_")} <= exposed
+    queried = set().union(*map(names_in, EXPRESSIONS))
+    assert {name for name in queried if name.startswith("plates_")} <= exposed
     names = {family.name for family in families}
-    assert not {name for name in names if not any(one.startswith(name) for one in asked)}
+    assert not {name for name in names if not any(one.startswith(name) for one in queried)}
 
 
-def test_times_to_answer_are_those_of_photos(tmp_path, monkeypatch):
+def test_the_answer_times_are_those_of_routes_that_read_photos(tmp_path, monkeypatch):
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
     (asked,) = set(re.findall('request_seconds_bucket{route=~"(.*?)"', "".join(EXPRESSIONS)))
     (tmp_path / "cameras.toml").write_text("cameras = []")

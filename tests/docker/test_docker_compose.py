@@ -1,4 +1,4 @@
-"""What `docker compose` makes of our files, in each combination."""
+"""The compose files as `docker compose` resolves them, in each combination."""
 
 import re
 
@@ -24,13 +24,13 @@ def services(combination):
     return COPY[combination]["services"]
 
 
-def test_the_copy_was_made_of_these_files(combination):
+def test_the_stored_result_belongs_to_the_compose_files(combination):
     assert COPY["sources"] == digests(), "run `make docker-resolve`"
     if has_plugin():
         assert resolve(combination) == COPY[combination], "run `make docker-resolve`"
 
 
-def test_ours_are_built_from_this_clone(combination, services):
+def test_triton_and_the_gateway_are_built_from_this_clone(combination, services):
     assert ("grafana" in services) == ("monitoring" in combination)
     cpu = combination.startswith("cpu")
     files = {"triton": "triton-cpu" if cpu else "triton", "gateway": "gateway"}
@@ -43,11 +43,11 @@ def test_ours_are_built_from_this_clone(combination, services):
     devices = services["triton"]["deploy"]["resources"]["reservations"].get("devices", [])
     first = {"driver": "nvidia", "device_ids": ["0"], "capabilities": ["gpu"]}
     assert devices == ([] if cpu else [first])
-    # The image's own models, unless a folder is given.
+    # Empty: the models of the image, unless the operator gives a folder.
     assert services["triton"]["environment"]["PLATES_MODEL_REPOSITORY"] == ""
 
 
-def test_every_service_is_locked_up(services):
+def test_every_service_is_unprivileged_pinned_and_published_only_on_loopback(services):
     for service in services.values():
         assert re.fullmatch(r"v?\d+\.\d+\.\d+", service["image"].rpartition(":")[2])
         assert service["read_only"] is True
@@ -58,11 +58,11 @@ def test_every_service_is_locked_up(services):
         for mount in service["volumes"]:
             assert mount["type"] == "volume" or mount["read_only"], mount
             source = mount["source"].removeprefix(f"{PROJECT}/")
-            if mount["type"] == "bind" and source != "cameras":  # there in a fresh clone
+            if mount["type"] == "bind" and source != "cameras":  # exists in a fresh clone
                 assert (ROOT / source).exists(), mount
 
 
-def test_there_is_time_to_start_and_to_stop(services):
+def test_services_have_enough_time_to_start_and_to_stop(services):
     assert seconds(services["triton"]["healthcheck"]["start_period"]) >= triton.READY_S
     assert services["gateway"]["depends_on"]["triton"]["condition"] == "service_healthy"
     for name, own_s in (("triton", triton.STOP_S + triton.KILL_S), ("gateway", child.STOP_S)):
@@ -76,20 +76,20 @@ def test_only_the_gateway_reaches_triton(combination, services):
     inside = {name for name, service in services.items() if "inside" in service["networks"]}
     assert inside == {"triton", "gateway"}
     shared = int(services["triton"]["shm_size"])
-    assert shared >= photos_at_once(32) * LIMITS.max_bytes, "a large machine's photos"
+    assert shared >= photos_at_once(32) * LIMITS.max_bytes, "too little for the photos of 32 cores"
 
 
-def test_no_secret_stands_in_the_environment(combination, services):
+def test_no_secret_is_in_the_environment(combination, services):
     for name, service in services.items():
         for variable, value in (service.get("environment") or {}).items():
             if re.search("TOKEN|PASSWORD|SECRET|KEY", variable):
                 assert variable.endswith("FILE") and value == "", (name, variable)
-    # In a fresh clone there are none, and everything starts all the same.
+    # A fresh clone has no secrets, and starts without them.
     assert {one["file"] for one in COPY[combination]["secrets"].values()} == {"/dev/null"}
 
 
-@pytest.mark.skipif(not has_plugin(), reason="no docker compose plugin here")
-def test_secrets_builds_and_models_are_what_the_operator_gave():
+@pytest.mark.skipif(not has_plugin(), reason="docker compose is not installed")
+def test_secrets_build_arguments_and_models_come_from_the_operators_variables():
     given = {"PLATES_TOKENS_FILE": "./tokens.txt", "GRAFANA_PASSWORD_FILE": "/etc/password"}
     given |= {"TRITON_IMAGE": "a:1", "PYTHON_IMAGE": "b:1", "TORCH_INDEX": "c"}
     given["MODEL_REPOSITORY"] = "/srv/models"
@@ -100,7 +100,7 @@ def test_secrets_builds_and_models_are_what_the_operator_gave():
     variables = {"gateway": "PLATES_TOKENS_FILE", "grafana": "GF_SECURITY_ADMIN_PASSWORD__FILE"}
     for name, variable in variables.items():
         assert gpu[name]["environment"][variable] == gpu[name]["secrets"][0]["target"]
-    # An index of CPU builds would give the GPU image a torch without CUDA.
+    # TORCH_INDEX must not reach the GPU image: its torch would have no CUDA.
     assert gpu["triton"]["build"]["args"] == {"TRITON_IMAGE": "a:1"}
     assert cpu["triton"]["build"]["args"] == {"PYTHON_IMAGE": "b:1", "TORCH_INDEX": "c"}
     assert cpu["gateway"]["build"]["args"] == {"PYTHON_IMAGE": "b:1"}
@@ -109,7 +109,7 @@ def test_secrets_builds_and_models_are_what_the_operator_gave():
     assert mount["target"] == gpu["triton"]["environment"]["PLATES_MODEL_REPOSITORY"]
 
 
-def test_the_example_explains_every_variable_and_no_other():
+def test_env_example_lists_every_variable_of_the_compose_files_and_no_other():
     names = ("docker/compose.yaml", "docker/compose.cpu.yaml", "compose.cameras.yaml")
     text = "".join((ROOT / name).read_text() for name in names)
     used = set(re.findall(r"\$\{([A-Z_]+)", text)) - {"PLATES_LOG_FORMAT"}

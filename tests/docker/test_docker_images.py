@@ -1,8 +1,7 @@
 """The Dockerfiles and .dockerignore, without an engine.
 
-`make docker-check` also carries out each RUN of their build stages as it stands. That takes minutes
-and gigabytes. The Python is this machine's and torch what its index gives, which need not be what
-the images have.
+`make docker-check` also runs each RUN of the build stages unchanged, which takes minutes and
+gigabytes. Python is this machine's, torch the one in its index; those of the images may differ.
 """
 
 import json
@@ -23,16 +22,16 @@ from test_docker_versions import names_in
 from api.status import read_status
 
 UID = 10001
-# What the processes of each image import, besides what these import.
+# The modules that the processes of each image import first.
 ENTRIES = {
     "triton": ("plates.cli.triton", "plates.cli.health"),
     "gateway": ("plates.cli.serve", "plates.cli.health", "api.main", "plates.serving.gateway"),
 }
-# Taken where they are there, and done without where not.
+# Packages that libraries import only if they are installed.
 OPTIONAL = {"click", "sniffio", "_distutils_hack", "brotli", "_brotli", "pygments", "rich"}
 HEAVY = {"torch", "onnx", "onnxruntime", "openvino", "pytriton", "ray", "matplotlib"}
 
-# What no image needs.
+# Paths that no image needs.
 UNNEEDED = (
     *(".git/config", ".venv/bin/python", ".env", "tests/test_readme.py", "tokens.txt"),
     "model_repository/yolo/1/model.pt",
@@ -42,31 +41,31 @@ UNNEEDED = (
 @pytest.mark.parametrize("image", IMAGES)
 def test_images_are_pinned_and_unprivileged(image):
     build, final = read_stages(image)
-    # What is built is built on what it will run on.
+    # Both stages have the same base image.
     assert build.image == final.image
     user = ("USER", f"{UID}:{UID}")
     written = [place for place, (name, _) in enumerate(final.steps) if name in ("RUN", "COPY")]
     assert final.steps.index(user) > max(written)
-    # Python's own modules: health checks would compile them anew. NVIDIA's image has them.
+    # Python's own modules must be compiled, or each health check compiles them. NVIDIA's are.
     assert image == "triton" or "compileall" in dict(final.steps)["RUN"]
     assert final.entry_point == ["plates", "serve" if image == "gateway" else "triton"]
 
 
 @pytest.mark.parametrize("image", IMAGES)
-def test_what_is_copied_is_there_and_not_ignored(image):
+def test_copied_files_exist_and_are_not_ignored(image):
     steps = read_stages(image)[0].steps
     runs = "\n".join(value for name, value in steps if name == "RUN")
     for sources, _ in copies(steps):
         for source in sources:
             assert (ROOT / source).exists() and not is_ignored(source), source
-            # Modes come from the clone, which may have been made with any umask.
+            # Files keep the clone's modes, which depend on the umask at cloning.
             if (ROOT / source).is_dir():
                 assert re.search(rf"chmod -R a\+rX( \S+)* {source}\b", runs), source
     assert [path for path in UNNEEDED if not is_ignored(path)] == []
 
 
 @pytest.mark.parametrize("image", IMAGES)
-def test_everything_that_runs_is_in_the_image(image, tmp_path):
+def test_all_imported_modules_and_packages_are_in_the_image(image, tmp_path):
     build = read_stages(image)[0]
     copy_sources(build.steps, tmp_path)
     modules = ENTRIES["gateway" if image == "gateway" else "triton"]
@@ -81,24 +80,24 @@ def test_everything_that_runs_is_in_the_image(image, tmp_path):
     command = [sys.executable, "-P", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True, **options)
     loaded = json.loads(done.stdout.splitlines()[-1])
-    ours = {n: f for n, f in loaded.items() if n.split(".")[0] in ("api", "plate_models", "plates")}
-    assert len(ours) > 10
-    assert all(file.startswith(str(tmp_path)) for file in ours.values() if file), ours
+    own = {n: f for n, f in loaded.items() if n.split(".")[0] in ("api", "plate_models", "plates")}
+    assert len(own) > 10
+    assert all(file.startswith(str(tmp_path)) for file in own.values() if file), own
     packages = {name.split(".")[0] for name in loaded}
     assert not packages & HEAVY
     homes = packages_distributions()
     requirements = ROOT / f"docker/requirements/{build.environment['ROLE']}.txt"
     installed = {*names_in(requirements.read_text()), "plates"}
-    assert image == "triton" or not installed & {"onnx", "onnxruntime"}  # with torch: to export
+    assert image == "triton" or not installed & {"onnx", "onnxruntime"}  # with torch, for exports
     for package in (packages & homes.keys()) - OPTIONAL:
         assert {canonicalize_name(home) for home in homes[package]} & installed, package
 
 
 @pytest.mark.live
 @pytest.mark.control
-def test_what_was_installed_serves(tmp_path_factory, tmp_path):
+def test_the_built_images_read_a_sample(tmp_path_factory, tmp_path):
     if not os.environ.get("PLATES_DOCKER_CHECK"):
-        pytest.skip("takes minutes: make docker-check")
+        pytest.skip("takes minutes; run `make docker-check`")
     folder = tmp_path_factory.mktemp("images")
     kept = ("HOME", "LANG", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE")
     environment = {name: os.environ[name] for name in kept if name in os.environ}
@@ -121,16 +120,16 @@ def test_what_was_installed_serves(tmp_path_factory, tmp_path):
 
 @pytest.mark.live
 @pytest.mark.control
-def test_both_halves_read_heal_and_stop(tmp_path):
-    """The entry points as processes, with what `docker compose config` gives them."""
+def test_triton_and_gateway_read_a_sample_heal_and_stop(tmp_path):
+    """The entry points run as processes, with the settings of `docker compose config`."""
     machine = Machine(tmp_path, dict.fromkeys(("triton", "gateway"), Path(sys.executable).parent))
     with machine.running("triton"), machine.running("gateway"):
         assert machine.reads_a_sample()
-        # The gateway sees the status of Triton's supervisor in their common volume.
+        # The gateway reads the status of Triton's supervisor in their shared volume.
         status = Path(machine.services["gateway"]["environment"]["PLATES_TRITON_STATUS_FILE"])
         below = psutil.Process(machine.pids["triton"]).children(recursive=True)
         next(p for p in below if "/plate_recognition/" in " ".join(p.cmdline())).kill()
         wait_until(lambda: (s := read_status(status)) and s.restarts["plate_recognition"] == 1)
-        # The gateway's connection may come back later than Triton.
+        # The gateway may reconnect later than Triton is ready.
         wait_until(lambda: machine.is_healthy("triton") and machine.is_healthy("gateway"), 60)
         assert machine.reads_a_sample()

@@ -1,4 +1,4 @@
-"""Python, torch and Triton are the same wherever they are named; poetry.lock says all versions."""
+"""Versions of Python, torch and Triton agree wherever they are named; poetry.lock has the rest."""
 
 import re
 import runpy
@@ -30,7 +30,7 @@ PYTHONS = {f"{major}.{minor}" for major, minor in PYTHON_VERSIONS}
 
 
 def names_in(text):
-    """Package names and their versions in a requirement file."""
+    """{package: version} in the text of a requirement file."""
     return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
 
 
@@ -56,13 +56,13 @@ def test_python_is_the_same_everywhere():
     assert all(set(row["python"].split(", ")) <= PYTHONS for row in SUPPORTED)
 
 
-def test_torch_is_the_same_everywhere_and_comes_from_no_hashed_file():
+def test_torch_is_the_same_everywhere_and_is_in_no_file_with_hashes():
     version = locked("torch")
     assert f"torch =={version}" in PROJECT["dependency-groups"]["torch"]
     assert names_in((REQUIREMENTS / "torch.txt").read_text())["torch"] == version
     assert Version(metadata.version("torch")).public == version
     assert set(re.findall(r"torch (\d+\.\d+\.\d+)", README)) == {version}
-    # Which build of it, is chosen by the index; its CUDA libraries come with it.
+    # The package index decides on the build of torch; its CUDA libraries come with it.
     for path in REQUIREMENTS.glob("*.txt"):
         text = path.read_text(encoding="utf-8")
         names = names_in(text)
@@ -73,18 +73,18 @@ def test_torch_is_the_same_everywhere_and_comes_from_no_hashed_file():
             assert not [n for n in names if re.match("torch|triton$|cuda|nvidia-cu", n)], path
 
 
-def test_the_wheel_is_the_one_in_the_table():
+def test_the_installed_triton_wheel_is_the_one_in_the_table():
     version = locked("nvidia-pytriton")
     (row,) = [row for row in SUPPORTED if row["triton"].startswith("wheel")]
     assert row["triton"] == f"wheel nvidia-pytriton {version}"
     wheel = find_installation()
     assert wheel.is_wheel and metadata.version("nvidia-pytriton") == version
-    # The wheel brings a stub for each Python that we support.
+    # The wheel has a backend stub for each supported Python.
     stubs = {path.name for path in wheel.stub.parent.parent.iterdir()}
     assert stubs >= PYTHONS and f"3.{sys.version_info.minor}" in stubs
 
 
-def test_the_image_is_the_one_in_the_table():
+def test_the_triton_image_is_the_default_in_the_table_and_the_example():
     name, tag = base_of("triton")
     assert name == "nvcr.io/nvidia/tritonserver"
     (row,) = [row for row in SUPPORTED if row["triton"] == tag]
@@ -94,7 +94,7 @@ def test_the_image_is_the_one_in_the_table():
     assert "#PYTHON_IMAGE={}:{}\n".format(*base_of("gateway")) in example
 
 
-def test_tensorrt_engines_take_every_shape_that_nets_are_given():
+def test_the_documented_tensorrt_engines_accept_every_shape_of_the_nets_inputs():
     options = r"--onnx=(\w+)/1/.*?--minShapes=\w+:(\S+) --optShapes=\S+ --maxShapes=\w+:([\dx]+)"
     heights, widths = zip(*DETECTOR.canvases_hw, strict=True)
     smallest, largest = f"{min(heights)}x{min(widths)}", f"{max(heights)}x{max(widths)}"
@@ -105,7 +105,7 @@ def test_tensorrt_engines_take_every_shape_that_nets_are_given():
     ]
 
 
-def test_requirement_files_agree_with_the_lock(tmp_path, monkeypatch):
+def test_requirement_files_match_the_lock(tmp_path, monkeypatch):
     monkeypatch.setitem(EXPORT.__globals__, "FOLDER", tmp_path)
     EXPORT()
     exported, kept = (

@@ -1,7 +1,7 @@
-"""docker/kubernetes/ renders to objects that Kubernetes takes, and that fit our code.
+"""docker/kubernetes/ renders to objects that Kubernetes accepts and that match the code.
 
-Without kubectl, what is committed as rendered is checked, and that its sources were
-not edited since.
+Without kubectl, the tests check the committed rendered files, and that their sources have not
+changed since.
 """
 
 import argparse
@@ -28,18 +28,18 @@ from plates.serving import child, triton
 
 FOLDER = ROOT / "docker" / "kubernetes"
 NAME = "app.kubernetes.io/name"
-# The oldest with every field that is used, and the newest that there are schemas for.
+# The oldest version that has every field in use, and the newest with schemas.
 VERSIONS = ("1.27", kubernetes_validate.latest_version())
-# Of KServe's protocol, which Triton speaks.
+# Paths of KServe's protocol, which Triton implements.
 TRITON_PATHS = {"/v2/health/live", "/v2/health/ready"}
-# DNS servers remember an answer so long by default; gRPC varies a connection's age by a tenth.
+# DNS servers cache an answer for 30 s by default; gRPC varies a connection's age by 10 %.
 ADDRESSES_KNOWN_S = 30 + 1.1 * triton.CONNECTION_AGE_S
 
 OVERLAYS = ("cpu", "gpu", "gpu-full")
 
 
 class Cluster:
-    """Objects by kind and name, and what a deployment's only container sees."""
+    """The rendered objects, by kind and name; each deployment has one container."""
 
     def __init__(self, text):
         self.objects = [one for one in yaml.safe_load_all(text) if one]
@@ -58,7 +58,7 @@ class Cluster:
         return {port["name"]: port["containerPort"] for port in self.container(name)["ports"]}
 
     def environment(self, name):
-        """`env` wins over the settings."""
+        """The container's variables: those of its ConfigMaps, overridden by its `env`."""
         container = self.container(name)
         found = {}
         for source in container.get("envFrom", []):
@@ -68,7 +68,7 @@ class Cluster:
 
 @cache
 def cluster_of(overlay):
-    """What is committed as rendered."""
+    """The committed rendered objects of an overlay."""
     return Cluster((FOLDER / "rendered" / f"{overlay}.yaml").read_text(encoding="utf-8"))
 
 
@@ -78,7 +78,7 @@ def cluster(request):
 
 
 def check_schemas(cluster, version):
-    """Raise `ValidationError` for what the API of a version would refuse."""
+    """Raise ValidationError for objects that this version of Kubernetes refuses."""
     for item in cluster.objects:
         kubernetes_validate.validate(item, version, strict=True)
 
@@ -99,8 +99,8 @@ def render(folder):
     return Cluster(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 
-@pytest.mark.skipif(not shutil.which("kubectl"), reason="no kubectl here")
-def test_what_is_committed_and_an_overlay_as_the_readme_has_it_render(tmp_path):
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
+def test_kubectl_renders_the_committed_objects_and_the_overlay_in_the_readme(tmp_path):
     for overlay in OVERLAYS:
         assert render(FOLDER / "overlays" / overlay).objects == cluster_of(overlay).objects
     shutil.copytree(FOLDER, tmp_path / "docker" / "kubernetes")
@@ -118,12 +118,12 @@ def test_what_is_committed_and_an_overlay_as_the_readme_has_it_render(tmp_path):
     assert cluster.container("triton")["image"].startswith("registry.example/plates-triton:")
 
 
-def test_kubernetes_takes_every_object(cluster):
+def test_kubernetes_accepts_every_object(cluster):
     for version in VERSIONS:
         check_schemas(cluster, version)
 
 
-def test_selectors_and_ports_meet(cluster):
+def test_selectors_ports_and_labels_match(cluster):
     for name, deployment in cluster.of_kind("Deployment").items():
         labels = deployment["spec"]["template"]["metadata"]["labels"].items()
         assert deployment["spec"]["selector"]["matchLabels"].items() <= labels
@@ -134,17 +134,17 @@ def test_selectors_and_ports_meet(cluster):
         assert policy["podSelector"]["matchLabels"].items() <= labels
         autoscaler = cluster.of_kind("HorizontalPodAutoscaler")[name]["spec"]
         assert autoscaler["scaleTargetRef"]["name"] == name
-        # Each apply would undo what the autoscaler did.
+        # `kubectl apply` would reset a number of replicas that the autoscaler has set.
         assert "replicas" not in deployment["spec"]
     host, _, port = cluster.environment("gateway")["PLATES_TRITON_URL"].rpartition(":")
     service = cluster.of_kind("Service")[host]["spec"]
     assert int(port) in [entry["port"] for entry in service["ports"]]
-    # Only a headless service gives gRPC all addresses.
+    # Only a headless service gives gRPC the addresses of all pods.
     assert service["clusterIP"] == "None"
 
 
 def test_pods_are_restricted_and_only_the_gateway_and_prometheus_reach_triton(cluster):
-    # Kubernetes itself refuses pods here that may do more.
+    # In this namespace Kubernetes refuses pods with more privileges.
     labels = cluster.of_kind("Namespace")["plates"]["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
     peers = {
@@ -154,8 +154,8 @@ def test_pods_are_restricted_and_only_the_gateway_and_prometheus_reach_triton(cl
     assert peers == {"grpc": [{NAME: "gateway"}], "metrics": [{NAME: "prometheus"}]}
 
 
-def asked(probe, ports):
-    """The path and the port that a probe asks for."""
+def target_of(probe, ports):
+    """The path and the port of a probe's request."""
     if "httpGet" in probe:
         return probe["httpGet"]["path"], ports[probe["httpGet"]["port"]]
     program, subcommand, *words = probe["exec"]["command"]
@@ -166,7 +166,7 @@ def asked(probe, ports):
     return parts.path, parts.port or 80
 
 
-def test_probes_ask_what_there_is_and_leave_healing_to_the_supervisor(cluster):
+def test_probes_use_existing_routes_and_are_slower_than_the_supervisors_healing(cluster):
     gateway_paths = create_app(Settings(triton_url="triton:8001")).openapi()["paths"].keys()
     slowest_s = {
         ("triton", "startupProbe"): triton.READY_S,
@@ -178,14 +178,14 @@ def test_probes_ask_what_there_is_and_leave_healing_to_the_supervisor(cluster):
         ports = cluster.ports(name)
         for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
             probe = cluster.container(name)[kind]
-            path, port = asked(probe, ports)
+            path, port = target_of(probe, ports)
             assert port in ports.values()
             assert path in (gateway_paths if name == "gateway" else TRITON_PATHS)
             patience_s = probe["periodSeconds"] * probe["failureThreshold"]
             assert patience_s >= slowest_s.get((name, kind), 0), f"{name}: {kind}"
 
 
-def test_pods_stop_when_nobody_sends_them_photos_any_more(cluster):
+def test_pods_stop_only_when_clients_no_longer_know_their_addresses(cluster):
     own_s = {"triton": triton.STOP_S + triton.KILL_S, "gateway": child.STOP_S}
     for name in own_s:
         program, wait_s = cluster.container(name)["lifecycle"]["preStop"]["exec"]["command"]
@@ -194,11 +194,11 @@ def test_pods_stop_when_nobody_sends_them_photos_any_more(cluster):
         assert name != "triton" or int(wait_s) >= ADDRESSES_KNOWN_S
 
 
-def test_gateways_fill_all_tritons_and_no_more(cluster):
+def test_the_gateways_concurrency_fills_all_tritons_but_not_beyond_their_queues(cluster):
     autoscalers = cluster.of_kind("HorizontalPodAutoscaler")
     gateways, tritons = (autoscalers[name]["spec"] for name in ("gateway", "triton"))
     each = int(cluster.environment("gateway")["PLATES_CONCURRENCY"])
-    # A whole number: the nets compute with whole threads.
+    # int() needs a whole number: the nets compute with whole threads.
     cores = int(cluster.container("triton")["resources"]["limits"]["cpu"])
     slots = photos_at_once(cores)
     config = (ROOT / "model_repository/plate_recognition/config.pbtxt").read_text(encoding="utf-8")
@@ -215,7 +215,7 @@ def test_settings_and_images_are_those_of_compose(cluster):
         assert list(check_settings(environment, elsewhere=True)) == []
         assert container["image"] == f"plates-{file}:{VERSION}"
         image, user = read_stages(file)[-1], cluster.pod(name)["securityContext"]
-        # What both set, both set to the same.
+        # Variables that both set have the same values.
         assert image.environment | environment == environment | image.environment
         assert ("USER", f"{user['runAsUser']}:{user['runAsGroup']}") in image.steps
         assert container["command"] == image.entry_point

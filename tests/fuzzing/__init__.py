@@ -1,1 +1,1 @@
-"""Hostile requests, made from a seed and sent to the real service: `make fuzz`."""
+"""Sends hostile requests, generated from a seed, to the real service: `make fuzz`."""

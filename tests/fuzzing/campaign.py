@@ -1,4 +1,4 @@
-"""Sends everything, judges it, and prints what came."""
+"""A fuzzing campaign: sends all requests, judges the answers, and reports them."""
 
 import random
 import time
@@ -21,34 +21,34 @@ from plates.serving.running import wait_until_ready
 
 DOCUMENTED = "openapi document"
 _DOCUMENTED_SHARE = 0.1
-# The rest is a waste of time once the service is known to be broken.
+# The campaign ends after so many violations: the service is broken.
 _MAX_VIOLATIONS = 50
-# Allocators keep some of what they were given once: measured over ten thousand requests.
+# Memory may grow by this factor, as allocators keep freed memory; measured over 10,000 requests.
 _GROWTH_FACTOR = 1.15
 _HEALED_S = 60
-# Longer than the service believes in a photo that was read.
+# Seconds until the service notices an ended process: longer than a read photo proves readiness.
 _NOTICED_S = 3
-# Of a service of our own: short, because some kinds wait for it to pass.
+# Settings of a service that the campaign starts: short, because some kinds wait for a time-out.
 TIMEOUTS = {"PLATES_UPLOAD_TIMEOUT_S": "2", "PLATES_HEADER_TIMEOUT_S": "2"}
 
 
 @dataclass
 class Campaign:
-    """One run of all kinds against one service, and its Triton where the gRPC address is known."""
+    """One run of all kinds against a service, and its Triton if the gRPC address is known."""
 
     service: Service
     triton: str | None
     seed: int
     count: int  # of requests
-    folder: Path  # of failing ones, and of the log
-    growth_mb: float  # so much may memory grow above its share
-    # Kind, status, seconds and what was wrong, for each request.
+    folder: Path  # for failed requests and the service's log
+    growth_mb: float  # memory may grow by so much beyond _GROWTH_FACTOR
+    # Kind, status, seconds and violation of each request.
     sent: list[tuple[str, str, float, str | None]] = field(default_factory=list)
-    violations: list[str] = field(default_factory=list)  # what was wrong, as sentences
+    violations: list[str] = field(default_factory=list)  # as sentences
     _notes: list[str] = field(default_factory=list)
 
     def run(self):
-        """Warm up, send everything, and look at the processes before and after."""
+        """Warm up, send all requests, and compare the processes before and after."""
         service, seed = self.service, self.seed
         share = round(self.count * _DOCUMENTED_SHARE)
         send_documented(service.url, seed, share, lambda *a: self._note(DOCUMENTED, *a))
@@ -63,7 +63,7 @@ class Campaign:
             for model, status, wrong in send_tensors(self.triton, seed, self.count // 50):
                 self._note(model, status, 0.0, wrong)
         self._judge(before, after)
-        if self.triton:  # The last kind ends a process, and the supervisor must see to that.
+        if self.triton:  # This ends a process; the supervisor must restart it.
             whole = self._parts()
             self._notes.append(f"a shape that overflows, to Triton: {overflow(self.triton)}")
             time.sleep(_NOTICED_S)
@@ -92,7 +92,7 @@ class Campaign:
         self.violations += [f"{kind}: {wrong}"] if wrong else []
 
     def _judge(self, before, after):
-        """No process ended or grew, none is still at work, nothing was logged."""
+        """Note violations: ended or grown processes, logged tracebacks, a service not ready."""
         if {*before["pid"]} != {*footprints(self.service.pid)["pid"]}:
             self.violations.append("processes ended or began meanwhile")
         warm, end = (side["rss_bytes"].sum() / 2**20 for side in (before, after))
@@ -118,7 +118,7 @@ class Campaign:
         return Counter(footprints(self.service.pid)["part"])
 
     def table(self):
-        """What came, as text: kinds with their statuses, then processes, then what was wrong."""
+        """The report as text: kinds with their statuses, processes, violations."""
         rows = pd.DataFrame(self.sent, columns=["kind", "status", "seconds", "wrong"])
         table = rows.groupby(["kind", "status"]).agg(
             sent=("wrong", "size"), slowest_s=("seconds", "max"), wrong=("wrong", "count")

@@ -1,4 +1,4 @@
-"""Requests that the service's own OpenAPI document asks for, and some that it forbids."""
+"""Requests generated from the service's OpenAPI document, valid and invalid ones."""
 
 import random
 
@@ -21,17 +21,14 @@ _CHECKS = CHECKS.get_by_names(
 
 
 def send_documented(url, seed, count, note):
-    """Send so many generated requests to the operations of the document.
-
-    Of each answer its status, its seconds, and what was wrong are noted.
-    """
+    """Send `count` generated requests; call `note(status, seconds, violation)` for each answer."""
     files = [*GOOD.values(), *(hostile_file(random.Random(f"{seed} {i}")) for i in range(50))]
     photos = strategies.sampled_from(files) | strategies.binary(max_size=200)
     schemathesis.openapi.format("binary", photos)
     schemathesis.openapi.media_type("image/*", photos)
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
     cases = [
-        # There is no wrong request to an operation that takes nothing.
+        # An operation without a body has no invalid requests.
         operation.as_strategy(generation_mode=mode)
         for operation in (result.ok() for result in schema.get_all_operations())
         for mode in schemathesis.GenerationMode
@@ -54,13 +51,13 @@ def send_documented(url, seed, count, note):
         except RequestException as error:
             note(None, ANSWER_S, f"{where}: {type(error).__name__} {error}")
             return
-        # A request that gives a deadline may end before the photo was surely read.
+        # A request with a deadline may time out before its photo is read.
         hurried = "x-request-timeout" in {name.lower() for name in case.headers or {}}
         attempt = Attempt(case.path, (case.method.encode() + b" ",), may_time_out=hurried)
         headers = {name.lower(): values[0] for name, values in response.headers.items()}
         wrong = violation(attempt, Answer(response.status_code, headers, response.content))
         try:
-            # No route documents what is refused by its head, before the route is known.
+            # These refuse a head before its route is known: no route documents them.
             if response.status_code not in (414, 431):
                 case.validate_response(response, checks=_CHECKS)
         except (Failure, FailureGroup) as failure:

@@ -1,4 +1,4 @@
-"""One request as bytes on a connection, so that any of it can be sent again."""
+"""Requests as bytes on a connection, so that each can be replayed exactly."""
 
 import http.client
 import socket
@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 
 from gateway_support import ALPR, BATCH, READER
 
-# Longer than any deadline of the service: what takes longer takes for ever.
+# Longer than any deadline of the service: a longer answer is a hang.
 ANSWER_S = 45.0
 _MAX_ANSWER_BYTES = 64 * 2**20
 
 PLATES = "/v1/plates"
-# Each with the field that a photo has there.
+# Route to the form field of the photo.
 SINGLE = {
     PLATES: "image",
     READER: "upload",
@@ -27,25 +27,25 @@ PHOTO_FIELDS = SINGLE | {BATCH: "image"}
 
 @dataclass(frozen=True)
 class Attempt:
-    """What is sent on one connection, and which answers are right."""
+    """What is sent on one connection, and which answers are correct."""
 
-    path: str  # decides the form of errors
+    path: str  # decides on the format of errors
     pieces: tuple[bytes, ...]
     pause_s: float = 0.0  # between the pieces
     hangs_up: bool = False  # closed without waiting for an answer
     may_stay_silent: bool = False  # the connection may end without an answer
-    may_time_out: bool = False  # 408 and 504 are right answers
-    statuses: frozenset[int] | None = None  # the only right ones; None leaves it to the rules
+    may_time_out: bool = False  # 408 and 504 are correct answers
+    statuses: frozenset[int] | None = None  # the only correct ones; None: the usual rules
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back: no status if the connection ended without an answer."""
+    """The answer; its status is None if the connection ended without one."""
 
     status: int | None = None
     headers: dict[str, str] = field(default_factory=dict)  # names in lower case
     body: bytes = b""
-    failure: str = ""  # what went wrong instead
+    failure: str = ""  # why there is no valid answer
 
 
 def send(attempt, url):
@@ -53,7 +53,7 @@ def send(attempt, url):
     address = urlsplit(url)
     try:
         with socket.create_connection((address.hostname, address.port), ANSWER_S) as connection:
-            # The service may have had enough; its answer may be there already.
+            # The service may refuse early and close; its answer may still be readable.
             with suppress(BrokenPipeError, ConnectionResetError):
                 for number, piece in enumerate(attempt.pieces):
                     time.sleep(attempt.pause_s if number else 0)

@@ -1,4 +1,4 @@
-"""Hostile requests: files, forms, pictures, connections and parameters, and their shares."""
+"""Generators of hostile requests, one for each kind, and the shares of the kinds."""
 
 import operator
 from base64 import b64encode
@@ -18,7 +18,7 @@ from fuzzing.exchange import PHOTO_FIELDS, PLATES, SINGLE, Attempt
 _SCENES = sorted(SAMPLES.glob("*.jpg"))
 _FILES = tuple(GOOD.values())
 _BOMBS = tuple(make for make, _ in REFUSED.values()) + tuple(CHEAP.values())
-# What a fuzzer sends should be many, not long.
+# Shorter files allow more requests.
 _MAX_BOMB_BYTES = 300_000
 _made = cache(operator.call)
 
@@ -26,7 +26,7 @@ FORM = MULTIPART.encode()
 
 
 def head(method, target, *headers):
-    """A request's head, its connection not kept."""
+    """The head of a request with `Connection: close`."""
     fields = ((b"Host", b"localhost"), (b"Connection", b"close"), *headers)
     lines = b"".join(name + b": " + value + b"\r\n" for name, value in fields)
     return method + b" " + target + b" HTTP/1.1\r\n" + lines + b"\r\n"
@@ -49,7 +49,7 @@ def file_field(name, photo):
     return part(photo, f'form-data; name="{name}"; filename="a.jpg"')
 
 
-# What parts of files, forms and heads begin with, and numbers at the edge of what they hold.
+# Markers in files, forms and heads, and integers at the limits of their ranges.
 _WORDS = (
     *(b"\xff\xd8", b"\xff\xda", b"\xff\xc2", b"\xff\xdd", b"IDAT", b"PLTE", b"eXIf", b"acTL"),
     *(b"VP8X", b"VP8L", b"ALPH", b"ANMF", b"!\xff\x0b", b"\x3b", b"BM", b"II*\0", b"meta", b"grid"),
@@ -59,9 +59,9 @@ _WORDS = (
 
 
 def edited(rng, data):
-    """A copy in which some places are lost, changed, repeated, or replaced by something else."""
+    """A copy with pieces removed, changed, repeated, or replaced by others."""
     for _ in range(rng.choice((1, 1, 1, 2, 4, 16))):
-        # Headers are short, and most of a file is pixels.
+        # Often near the start: headers are short, and most of a file is pixels.
         start = rng.randrange(min(len(data), rng.choice((250, len(data)))) + 1)
         end = start + rng.choice((0, 1, 1, 2, 4, 400, len(data)))
         piece, other = data[start:end], rng.choice(_FILES)
@@ -78,7 +78,7 @@ def edited(rng, data):
 
 
 def hostile_file(rng):
-    """A file, mostly one that was sound before."""
+    """A damaged file, mostly made from a good one; sometimes a bad file or a bomb."""
     choice = rng.random()
     if choice < 0.04:
         return rng.choice(tuple(BAD.values()))[0]
@@ -88,10 +88,10 @@ def hostile_file(rng):
 
 
 def damaged_file(rng):
-    """A hostile file, raw or in a form, on any route that takes photos."""
+    """A hostile file, raw or in a form, on any route for photos."""
     photo = hostile_file(rng)
     if rng.random() < 0.1:
-        # One bad file must not fail the rest: the answer is always 200.
+        # One bad file must not fail the rest: the answer is 200, or 429 from a busy service.
         files = [photo, *(hostile_file(rng) for _ in range(rng.randrange(4)))]
         body = form(*(file_field(PHOTO_FIELDS[BATCH], each) for each in files))
         return Attempt(BATCH, (post(BATCH, FORM, body),), statuses=frozenset({200, 429}))
@@ -108,7 +108,7 @@ _TYPES = (
 
 
 def malformed_form(rng):
-    """A body with a photo that is changed, or of another type, on any route that takes photos."""
+    """A damaged body with a photo, or a wrong content type, on any route for photos."""
     path = rng.choice(tuple(PHOTO_FIELDS))
     name, text = PHOTO_FIELDS[path], b64encode(PHOTO)
     one = form(file_field(name, PHOTO))
@@ -130,21 +130,21 @@ def malformed_form(rng):
 
 
 def _picture(rng):
-    """(H, W, 3) uint8."""
+    """An odd picture, (H, W, 3) uint8 BGR."""
     scene = cv2.imread(str(rng.choice(_SCENES)))
     match rng.randrange(4):
-        case 0:  # noise, from one pixel and a line of pixels up
+        case 0:  # noise, also of one pixel or one row
             sides = rng.choice(((1, 1), (1, 60_000), (31, 5000), (3, 500), (8, 640), (1100, 1100)))
             noise = np.random.default_rng(rng.randrange(2**32))
             return noise.integers(0, 256, (*sides[:: rng.choice((1, -1))], 3), np.uint8)
-        case 1:  # every pixel or every stride of the nets another way: the sharpest edges there are
+        case 1:  # a chessboard of single pixels or of the nets' strides: the sharpest edges
             y, x = np.mgrid[: rng.randrange(1, 900), : rng.randrange(1, 1300)]
             step = rng.choice((1, 2, 4, 8, 16, 32))
             return np.dstack([((x // step + y // step) % 2 * 255).astype(np.uint8)] * 3)
-        case 2:  # a sample over and over, as small as its plates can be found
+        case 2:  # a tiled sample, so small that its plates are just detectable
             small = cv2.resize(scene, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
             return np.tile(small, (rng.choice((2, 4)), rng.choice((2, 5)), 1))
-        case _:  # a piece, maybe so near that a plate is larger than the canvas; turned, inverted
+        case _:  # an enlarged piece: a plate may exceed the canvas; rotated, inverted
             y, x = (rng.randrange(side - 90) for side in scene.shape[:2])
             near = scene[y:, x:][: rng.choice((8, 90, 900)), : rng.choice((8, 90, 900))]
             near = cv2.resize(near, (rng.randrange(1, 3000), rng.randrange(1, 2000)))
@@ -153,7 +153,7 @@ def _picture(rng):
 
 
 def odd_picture(rng):
-    """An odd picture in a sound file: it must be read, and what the nets make of it be sound."""
+    """An odd picture in a good file: it must be read, and the answer be valid."""
     photo = cv2.imencode(rng.choice((".png", ".jpg", ".bmp")), _picture(rng))[1].tobytes()
     path = rng.choice((PLATES, *SINGLE))
     return Attempt(path, (raw_photo(path, photo),), statuses=frozenset({200, 201, 429}))
@@ -175,7 +175,7 @@ _ODD_HEADERS = (
 
 
 def broken_connection(rng):
-    """A connection that no client would make."""
+    """A connection that breaks HTTP or is interrupted, slow or pipelined."""
     path = rng.choice(tuple(PHOTO_FIELDS))
     target, sound = path.encode(), raw_photo(path, PHOTO)
     options = {"may_stay_silent": True, "may_time_out": True}
@@ -190,7 +190,7 @@ def broken_connection(rng):
             kind, chunked = (b"Content-Type", b"image/jpeg"), (b"Transfer-Encoding", b"chunked")
             in_chunks = head(b"POST", target, kind, chunked) + chunk + b"0\r\n\r\n"
             pieces = [edited(rng, rng.choice((sound, in_chunks)))]
-        case 3:  # up to the last byte: the nets are at work when the client is gone
+        case 3:  # also after the last byte: the nets run when the client disconnects
             sent = raw_photo(path, rng.choice(_SCENES).read_bytes())
             pieces = [sent[: rng.choice((len(sent), rng.randrange(1, len(sent))))]]
             options["hangs_up"] = True
@@ -199,7 +199,7 @@ def broken_connection(rng):
             cuts = [0, *sorted(rng.randrange(len(sent)) for _ in range(5)), len(sent)]
             pieces = [sent[a:b] for a, b in pairwise(cuts)]
             options["pause_s"] = 0.12
-        case _:  # several at once; the first one's answer is looked at
+        case _:  # several requests at once; only the first answer is judged
             pieces = [sound.replace(b"Connection: close\r\n", b"") * rng.choice((2, 5))]
     return Attempt(path, tuple(pieces), **options)
 
@@ -226,7 +226,7 @@ _HEADERS = (
 
 
 def odd_parameters(rng):
-    """A sound photo with odd company: in the address, in the form, in the head."""
+    """A good photo with odd parameters in the address or form, and odd headers."""
     path = rng.choice((PLATES, READER, ALPR, BATCH))
     given = [(rng.choice(_FIELDS), rng.choice(_VALUES)) for _ in range(rng.choice((1, 1, 2, 4)))]
     chosen = rng.choices(_HEADERS, k=rng.choice((0, 0, 1, 2)))
@@ -241,7 +241,8 @@ def odd_parameters(rng):
     return Attempt(path, (sent,), may_time_out=b"X-Request-Timeout" in chosen)
 
 
-# Parts of a thousand. What reaches the nets costs a hundred times what is refused before.
+# Kind to (generator, share in thousandths). A request that reaches the nets costs a hundred times
+# as much as a refused one.
 KINDS = {
     "damaged files": (damaged_file, 370),
     "malformed forms": (malformed_form, 170),

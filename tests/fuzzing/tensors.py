@@ -1,4 +1,4 @@
-"""Tensors straight to Triton: each must be an INVALID_ARGUMENT, unless it is a photo's pixels."""
+"""Tensors sent directly to Triton: all but a photo's pixels must get INVALID_ARGUMENT."""
 
 import random
 from math import prod
@@ -11,12 +11,12 @@ from plate_models.spec import TENSORS
 MODEL = "plate_recognition"
 _SIZES = {"UINT8": 1, "INT8": 1, "FP32": 4, "INT64": 8, "FP64": 8, "FP16": 2, "BOOL": 1}
 _SIDES = (0, 1, 2, 3, 4, 7, 24, 64, 300)
-# More than the limits: of a file, and of pixels.
+# Beyond the limits of a file's bytes and of a photo's pixels.
 _TOO_LARGE = ((20 * 2**20 + 1,), (8100, 8000, 3))
 
 
 def _add_tensor(rng, request):
-    """Any name, type and shape; mostly with as many bytes as they need."""
+    """Add a tensor of any name, type and shape; mostly with the right number of bytes."""
     names = (TENSORS.image, TENSORS.pixels, TENSORS.pixels, "input__1")
     name = rng.choice(names) if request.model_name == MODEL else TENSORS.graph_input
     datatype = rng.choice(("UINT8", "UINT8", *_SIZES))
@@ -30,7 +30,7 @@ def _add_tensor(rng, request):
 
 
 def _over_grpc(address, request):
-    """The status, and the words with it."""
+    """Send a request; return its gRPC status and message."""
     options = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
     with grpc.insecure_channel(address, options=options) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
@@ -42,7 +42,7 @@ def _over_grpc(address, request):
 
 
 def send_tensors(address, seed, count):
-    """Send so many requests; yields the model, the status, and what was wrong with that."""
+    """Send `count` requests; yield each one's kind, status, and violation or None."""
     rng = random.Random(seed)
     for _ in range(count):
         model = rng.choice((MODEL, MODEL, MODEL, "yolo", "stn", "lprnet"))
@@ -50,10 +50,10 @@ def send_tensors(address, seed, count):
         for _ in range(rng.choice((0, 1, 1, 1, 1, 2))):
             _add_tensor(rng, request)
         status, text = _over_grpc(address, request)
-        right = {"INVALID_ARGUMENT"} | ({"OK"} if _is_photo(request) else set())
+        correct = {"INVALID_ARGUMENT"} | ({"OK"} if _is_photo(request) else set())
         sizes = [*map(len, request.raw_input_contents)]
         wrong = f"{[*request.inputs]} of {sizes} bytes: {text[:300]}"
-        yield f"tensors to {model}", status, None if status in right else wrong
+        yield f"tensors to {model}", status, None if status in correct else wrong
 
 
 def _is_photo(request):
@@ -64,7 +64,7 @@ def _is_photo(request):
 
 
 def overflow(address):
-    """Send the shape that ends a process inside Triton 2.51; return the status."""
+    """Send a shape that ends a process inside Triton 2.51; return the status."""
     request = service_pb2.ModelInferRequest(model_name=MODEL, raw_input_contents=[b""])
     request.inputs.add(name=TENSORS.pixels, datatype="UINT8", shape=(2**32, 2**32, 3))
     return _over_grpc(address, request)[0]

@@ -1,4 +1,4 @@
-"""A campaign of hostile requests: a short one, unless `make fuzz` asks for more."""
+"""A campaign of hostile requests: a short one, or a longer one with `make fuzz`."""
 
 import os
 
@@ -11,8 +11,8 @@ from plates.benchmarks.service import service
 
 REQUESTS = int(os.environ.get("FUZZ_REQUESTS") or 200)
 SEED = int(os.environ.get("FUZZ_SEED") or 4)
-URL = os.environ.get("FUZZ_URL")  # of a service elsewhere
-# Few requests don't fill the pools before the rest is measured.
+URL = os.environ.get("FUZZ_URL")  # of a running service; by default the test starts one
+# Few requests don't fill the memory pools before the measurement begins.
 GROWTH_MB = 500 if REQUESTS < 1000 else 100
 
 
@@ -27,6 +27,6 @@ def test_hostile_requests_do_no_harm(tmp_path):
     print(campaign.table())
     assert not campaign.violations
     kinds, named = {kind for kind, *_ in campaign.sent}, {*KINDS, DOCUMENTED}
-    assert kinds > named or (URL and kinds == named)  # others are tensors to Triton itself
+    assert kinds > named or (URL and kinds == named)  # the further kinds are tensors to Triton
     assert len(campaign.sent) >= REQUESTS
     assert sum(status == "200" for _, status, *_ in campaign.sent) > REQUESTS / 20

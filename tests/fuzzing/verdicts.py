@@ -1,4 +1,4 @@
-"""What no answer of the service may be, whatever was sent."""
+"""The rules for all answers of the service, and the check of an answer against them."""
 
 import json
 import math
@@ -20,7 +20,7 @@ _STARTS = {"image/jpeg": b"\xff\xd8\xff", "image/png": b"\x89PNG"}
 
 
 def violation(attempt, answer):
-    """Judge an answer: what is wrong with it, as a sentence; None if nothing is."""
+    """The rule that an answer violates, as a sentence; None if it is correct."""
     status = answer.status
     if answer.failure or status is None:
         return answer.failure or None
@@ -45,7 +45,7 @@ def violation(attempt, answer):
 
 
 def _refusal_violation(path, answer):
-    """Whether a refusal has its service's form, or ours: before its target is understood."""
+    """Check that a refusal is a problem document, as before routing, or has a dialect's format."""
     kind = answer.headers.get("content-type", "")
     document = json.loads(answer.body)
     if kind == "application/problem+json":
@@ -72,8 +72,8 @@ def _success_violation(path, answer):
 
 
 def _unsound(item, size=None):
-    """Whether all plates below lie inside their photo, with scores that are probabilities."""
-    # NaN and Infinity are Python's, not JSON's.
+    """Check that all plates in the item lie inside their photo and scores are probabilities."""
+    # Python's parser accepts NaN and Infinity, which JSON does not have.
     if isinstance(item, float) and not math.isfinite(item):
         return f"it holds {item}"
     if isinstance(item, dict):

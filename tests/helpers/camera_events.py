@@ -1,10 +1,10 @@
-"""A pass as workers report it, and a database for it."""
+"""Passes as the camera workers report them, and a database for them."""
 
 from plates.cameras.events import Pass
 from plates.cameras.settings import Storage
 from plates.cameras.store import PassesQuery, Store
 
-SIGNING_KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # of webhooks
+SIGNING_KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # signs webhooks
 
 
 def a_pass(number=1, kind="ended", revision=1, **changes):
@@ -33,11 +33,11 @@ def a_pass(number=1, kind="ended", revision=1, **changes):
 
 
 def store_of(place, **changes):
-    """The store at a URL, or in a folder; it keeps all, unless changes say otherwise."""
+    """A store at a URL or in a folder; keeps texts and pictures unless `changes` differ."""
     url = place if isinstance(place, str) else f"sqlite:///{place}/plates.db"
     return Store(Storage.model_validate({"url": url, "texts": True, "pictures": True} | changes))
 
 
 def search(store, **query):
-    """What is kept of passes: numbers and JSON."""
+    """The stored passes that match a query: their numbers and their JSON."""
     return store.search(PassesQuery(**query))

@@ -1,7 +1,7 @@
-"""A Triton that answers what a test wants, over real gRPC.
+"""A fake Triton that gives a test's answers over real gRPC.
 
-For what a healthy Triton never does: be away, be slow, be overloaded, fail. What a
-healthy one answers is tested against the real one, in test_api_live.py.
+It does what a healthy Triton never does: it is unavailable, slow, overloaded, or fails. The answers
+of a healthy Triton are tested with a real one, in test_api_live.py.
 """
 
 import json
@@ -24,7 +24,7 @@ INFO = {
 
 
 def outputs(count=2):
-    """Of two plates: a readable one at the top left, an unreadable one at the bottom right."""
+    """The output tensors for a readable plate at the top left, an unreadable one bottom right."""
     nan = np.nan
     boxes = [[10, 20, 110, 44], [400, 300, 440, 312]]
     quads = [
@@ -50,17 +50,17 @@ def outputs(count=2):
 
 
 class Refusal(Exception):
-    """Raised by a reply to answer with a gRPC error: its code and message."""
+    """A reply raises it to answer with a gRPC error; the arguments are its code and message."""
 
 
 class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
-    """Answers ModelInfer with whatever `reply` returns or raises."""
+    """Answers ModelInfer with what `reply` returns or raises for the photo's bytes."""
 
     def __init__(self, tls=None, address="127.0.0.1:0"):
-        """Listen; `tls` is a private key and its certificate."""
+        """Listen, over TLS if `tls` is given: a private key and its certificate, PEM bytes."""
         self.reply = lambda _: outputs()
         self.photos = []
-        # Of the last call.
+        # Metadata and request of the last call.
         self.metadata = {}
         self.request = service_pb2.ModelInferRequest()
         self.cancelled = threading.Semaphore(0)
@@ -120,7 +120,7 @@ def refusing(code, message):
 
 
 class Holding:
-    """A reply that keeps photos, but one, until the context ends: `arrived` counts them."""
+    """A reply that holds all photos except `but` until the context ends; `arrived` counts them."""
 
     def __init__(self, but=None):
         self.but, self.arrived, self.release = but, threading.Semaphore(0), threading.Event()

@@ -1,4 +1,4 @@
-"""What tests of the gateway share: raw connections, forms, and a gateway that is full."""
+"""Helpers for tests of the gateway: raw connections, forms, and a gateway that is full."""
 
 import contextlib
 import socket
@@ -14,7 +14,7 @@ from api.main import create_app
 from api.settings import Settings
 from plate_models.release import DEFAULT_GOLDEN
 
-# For hangs only: nothing below takes long by itself.
+# Only a hang takes this long.
 HANG_S = 20
 HOST = b"Host: gateway\r\n"
 ALIVE = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
@@ -24,14 +24,14 @@ MULTIPART = "multipart/form-data; boundary=b"
 
 
 def post_routes(*routers):
-    """Paths of all routes that take anything; the routers' too."""
+    """The paths of all routes with methods other than GET, HEAD and OPTIONS."""
     contexts = list(iter_route_contexts(create_app(Settings(), routers).routes))
-    reading = {"GET", "HEAD", "OPTIONS"}
-    return {str(context.path) for context in contexts if (context.methods or set()) - reading}
+    without_body = {"GET", "HEAD", "OPTIONS"}
+    return {str(context.path) for context in contexts if (context.methods or set()) - without_body}
 
 
 def part(content=PHOTO, disposition="", *headers):
-    """A part of a form of the type MULTIPART; a photo unless a disposition is given."""
+    """A part of a form of the type MULTIPART; the photo field unless a disposition is given."""
     disposition = disposition or 'form-data; name="image"; filename="a.jpg"'
     head = "\r\n".join(["--b", f"Content-Disposition: {disposition}", *headers, "", ""])
     return head.encode() + content + b"\r\n"
@@ -47,7 +47,7 @@ def send(client, body, path="/v1/plates", kind=MULTIPART):
 
 @contextmanager
 def full_gateway(fake, **options):
-    """A gateway whose only place is taken until the test releases it."""
+    """A gateway whose only place is taken by a photo, until the test releases that photo."""
     fake.reply = holding = Holding(but=DEFAULT_GOLDEN.read_bytes())
     with running_gateway(fake, concurrency=1, **options) as client, ThreadPoolExecutor(1) as pool:
         holder = pool.submit(post_raw, client, PHOTO)
@@ -66,7 +66,7 @@ def connect(client):
 
 
 def begin_upload(client, sent, *headers, length=None):
-    """Announce a photo, of the length of PHOTO unless one is given, and send its first bytes."""
+    """Send the head of an upload, with the length of PHOTO by default, and its first bytes."""
     connection = connect(client)
     head = UPLOAD + b"".join(header + b"\r\n" for header in headers)
     connection.sendall(head + b"Content-Length: %d\r\n\r\n" % (length or len(PHOTO)) + sent)
@@ -74,7 +74,7 @@ def begin_upload(client, sent, *headers, length=None):
 
 
 def everything(connection):
-    """All bytes until the gateway closes the connection."""
+    """All bytes that come before the gateway closes the connection."""
     received = b""
     with contextlib.suppress(ConnectionResetError):
         while chunk := connection.recv(65536):
@@ -94,7 +94,7 @@ def status_of(answer):
 
 
 def assert_refused(answer, status, slug=None):
-    """The last answer is a whole problem document that says that the connection is closed."""
+    """Check that the last answer is a complete problem document with `Connection: close`."""
     head, _, body = answer[answer.rindex(b"HTTP/1.1 4") :].partition(b"\r\n\r\n")
     headers = [line.split(b": ", 1) for line in head.split(b"\r\n")[1:]]
     response = httpx.Response(status_of(head), headers=headers, content=body)
@@ -104,7 +104,7 @@ def assert_refused(answer, status, slug=None):
 
 
 def assert_dialect_error(response, status, words=""):
-    """The whole of an error of Plate Recognizer's or CodeProject.AI's, and nothing long in it."""
+    """Check a short error document in the dialect of Plate Recognizer or CodeProject.AI."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/json"
     assert response.headers["x-request-id"]

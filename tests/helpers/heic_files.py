@@ -1,10 +1,10 @@
-"""HEIC files for tests: what an encoder wrote, and containers around its picture, honest or not.
+"""HEIC files for tests: files of an encoder, and containers, valid or not, around its pictures.
 
-No library of this project encodes HEIC, so the files in ``heic/`` are kept: the pattern of
-`photo_files` in 64x48 pixels, encoded by pillow-heif 1.1 (x265) with ``quality=95, chroma=444``;
-`transparent` without loss, its right half at alpha 128; the orientations with EXIF that repeats
-what their ``irot`` and ``imir`` say. `tile` is one colour in 512x512; `larger` is it, too, in a
-bitstream whose parameters were changed to 16000x16000.
+No library of this project encodes HEIC, so the files are stored in ``heic/``. They show the pattern
+of `photo_files` in 64x48 pixels, encoded by pillow-heif 1.1 (x265) with ``quality=95, chroma=444``.
+`transparent` is lossless, its right half has alpha 128. The EXIF of the `orientation` files repeats
+their ``irot`` and ``imir``. `tile` has one colour and 512x512 pixels; `larger` is the same, but its
+bitstream claims 16000x16000.
 """
 
 import struct
@@ -39,7 +39,7 @@ def coded(number, side=64, data=SLICE, config=CONFIG):
 
 
 def heic_of(*items, references=(), extents=1, more=b""):
-    """A container of items (number, kind, properties, data), and `more` boxes among theirs."""
+    """A container of items (number, kind, properties, data); `more` is added to its meta box."""
     head = box(b"ftyp", b"heic", bytes(4), b"mif1heic")
     known = list(dict.fromkeys(one for _, _, properties, _ in items for one in properties))
     place, places = len(head) + 8, b""
@@ -79,7 +79,7 @@ def heic_of(*items, references=(), extents=1, more=b""):
 
 
 def grid_of(rows, columns, width, height, *tile):
-    """A picture of tiles, all alike: arguments of `coded`."""
+    """A picture of equal tiles; `tile` are the arguments of `coded` after the number."""
     layout = struct.pack(">BBBBII", 0, 1, rows - 1, columns - 1, width, height)
     tiles = [coded(number, *tile) for number in range(2, 2 + rows * columns)]
     grid = (1, b"grid", [ispe(width, height)], layout)
@@ -87,13 +87,13 @@ def grid_of(rows, columns, width, height, *tile):
 
 
 def flat(side):
-    """A large picture of next to nothing."""
+    """A large picture in a small file: one tile, many times."""
     count = -(-side // 512)
     return grid_of(count, count, side, side, 512, *TILE)
 
 
 def shared_tile():
-    """A picture of one tile, which its transparency is made of, too."""
+    """A picture whose colours and transparency are the same tile."""
     layout, alpha = bytes(4) + b"\0\x40\0\x40", b"urn:mpeg:hevc:2015:auxid:1\0"
     sizes = [ispe(64, 64)]
     return heic_of(
@@ -105,7 +105,7 @@ def shared_tile():
 
 
 def named():
-    """The plain picture, beside another that has a large name 255 times, and 10,000 references."""
+    """The plain picture, an item with 255 times the same large name, and 10,000 references."""
     number, kind, properties, data = coded(1)
     name = box(b"auxC", bytes(600_000))
     references = tuple((struct.pack(">I", 0x61000000 + each), 2, []) for each in range(10_000))
@@ -114,9 +114,9 @@ def named():
 
 
 def burdened():
-    """The plain picture among a profile, a huge thumbnail, and texts that share megabytes."""
+    """The plain picture with a profile, a huge thumbnail, and texts that share megabytes."""
     number, kind, properties, data = coded(1)
-    clap = box_in(PLAIN, b"clap")  # cuts to the size that the picture says
+    clap = box_in(PLAIN, b"clap")  # crops to the size in the picture's ispe
     profile = box(b"colr", b"prof", bytes(200_000))
     texts = [(text, b"mime", [], bytes(4099)) for text in range(3, 303)]
     file = heic_of(

@@ -1,8 +1,8 @@
-"""Photo files that are small to send and expensive to open, each made only when it is asked for.
+"""Photo files that are small to send and expensive to open; each is made when it is needed.
 
-REFUSED must be refused by its header. CHEAP holds a small picture and a large burden that
-is none of the picture's: it is read at the price of the small picture. HEAVY is a large
-picture of the most expensive kind, made of next to nothing.
+REFUSED files must be refused by their headers. CHEAP files have a small picture and large data that
+do not belong to the picture: decoding them must cost no more than the small picture. HEAVY files
+are large pictures of the most expensive kinds, compressed to very little.
 """
 
 import struct
@@ -16,7 +16,7 @@ from PIL import Image
 MEGABYTE = 2**20
 SMALL_JPEG, SMALL_PNG = encode(pattern(), "JPEG"), encode(pattern(), "PNG")
 SMALL_GIF, SMALL_WEBP = encode(pattern(), "GIF"), encode(pattern(), "WEBP")
-# Where the small files' pictures begin.
+# Offsets of the small files' frame headers; _GIF_BLOCKS is the end of the GIF's colour table.
 JPEG_FRAME = SMALL_JPEG.index(b"\xff\xc0")
 _GIF_BLOCKS = 13 + 3 * 2 ** ((SMALL_GIF[10] & 7) + 1)
 GIF_FRAME = SMALL_GIF.index(b"\x2c", _GIF_BLOCKS)
@@ -27,13 +27,13 @@ def flat(side, file_format, mode, **options):
 
 
 def zeros(row, rows):
-    """So many rows of so many zeros, deflated in little memory."""
+    """`rows` times `row` zero bytes, deflated in little memory."""
     packer = zlib.compressobj(9)
     return b"".join(packer.compress(bytes(row)) for _ in range(rows)) + packer.flush()
 
 
 def png_endless():
-    """A small picture, and megabytes of rows beyond it."""
+    """A small picture, followed by megabytes of surplus rows."""
     rows = zeros(MEGABYTE, 50)
     return png_of(8, 8, (b"IDAT", rows[:100]), (b"IDAT", rows[100:]))
 
@@ -44,7 +44,7 @@ def png_with(*chunks):
 
 
 def tags_sharing_bytes(count, size):
-    """A TIFF whose tags, each another one, all claim the same bytes."""
+    """A TIFF with `count` different tags that all claim the same bytes."""
     return tiff_of({1000 + tag: (7, size, 8) for tag in range(count)}).ljust(size + 8, b"\0")
 
 
@@ -65,7 +65,7 @@ def jpeg_frame(marker, bits=8):
 
 
 def jpeg_of_scans(scans, side, mode="CMYK"):
-    """A large progressive JPEG of one colour, with further scans that say nothing."""
+    """A large progressive JPEG of one colour; its last scan is repeated up to `scans` scans."""
     data = flat(side, "JPEG", mode, progressive=True, subsampling=0)
     more = scans - data.count(b"\xff\xda")
     return data[:-2] + data[data.rindex(b"\xff\xda") : -2] * more + data[-2:]
@@ -91,7 +91,7 @@ def webp_canvas(flags, width, height):
 
 
 def webp_animation(width, height, frames):
-    """Small frames on a large canvas."""
+    """Frames of 64x48 pixels on a canvas of any size."""
     sides = (63).to_bytes(3, "little") + (47).to_bytes(3, "little")
     frame = webp_chunk(b"ANMF", bytes(6) + sides + bytes(4) + SMALL_WEBP[12:])
     return webp_of(webp_canvas(2, width, height), webp_chunk(b"ANIM", bytes(6)), frame * frames)
@@ -103,27 +103,27 @@ def gif_with(*blocks):
 
 
 def gif_frame(left, top, width, height):
-    """A small screen with a frame of any size."""
+    """The small GIF with a frame of any place and size."""
     frame = struct.pack("<HHHH", left, top, width, height)
     return SMALL_GIF[: GIF_FRAME + 1] + frame + SMALL_GIF[GIF_FRAME + 9 :]
 
 
 def tiff_of(values, tail=b""):
-    """A TIFF of these tags: type, count, and value or place; `tail` comes after them."""
+    """A TIFF of tags {tag: (type, count, value or offset)}; `tail` follows the directory."""
     entries = b"".join(struct.pack("<HHII", tag, *values[tag]) for tag in sorted(values))
     head = b"II*\0\x08\0\0\0" + struct.pack("<H", len(values))
     return head + entries + bytes(4) + tail
 
 
 def tiff_tags(width=8, height=8, compression=1, samples=3):
-    """Tags of an RGB picture in one strip."""
+    """The tags of an RGB picture in one strip."""
     values = {256: (4, 1, width), 257: (4, 1, height), 258: (3, 1, 8), 259: (3, 1, compression)}
     values |= {262: (3, 1, 2), 273: (4, 1, 8), 277: (3, 1, samples), 278: (4, 1, height)}
     return values | {279: (4, 1, 3 * width * height), 284: (3, 1, 1)}
 
 
 def tiff_of_scans(*, counted):
-    """A strip that is a progressive JPEG of too many scans; its length is right or 0."""
+    """A TIFF strip of a progressive JPEG with too many scans; its byte count is right, or 0."""
     photo = jpeg_of_scans(21, 64, "L")
     tags = tiff_tags(64, 64, compression=7, samples=1) | {262: (3, 1, 1)}
     place, size = len(tiff_of(tags)), len(photo) if counted else 0
@@ -131,7 +131,7 @@ def tiff_of_scans(*, counted):
 
 
 def tiff_tile():
-    """One pixel, in a tile of two gigabytes."""
+    """A TIFF of one pixel, in a tile of two gigabytes."""
     tags = {tag: tiff_tags(1, 1, compression=8)[tag] for tag in (256, 257, 258, 259, 262, 277, 284)}
     data = zeros(MEGABYTE, 200)
     tile = {322: (4, 1, 25_000), 323: (4, 1, 25_000), 324: (4, 1, 300), 325: (4, 1, len(data))}
@@ -207,7 +207,7 @@ BROKEN = {
     "heic of a million boxes": lambda: heic_of(coded(1), more=box(b"free") * 1_000_000),
     "heic of a box that goes back": lambda: heic_of()[:24] + b"\0\0\0\4free" + heic_of(coded(1)),
 }
-# With the slug of the refusal.
+# Name to (function that makes the file, slug of the refusal).
 REFUSED = {
     **{name: (make, "too-many-pixels") for name, make in TOO_MANY_PIXELS.items()},
     **{name: (make, "unsupported-type") for name, make in UNSUPPORTED.items()},
@@ -235,10 +235,10 @@ CHEAP = {
     "tiff that Pillow warns of": lambda: tiff_of(tiff_tags() | {284: (3, 2, 1)}).ljust(900, b"x"),
 }
 
-# Of HEAVY, in pixels.
+# The sides of HEAVY pictures in pixels.
 SIDE = 3000
 HEAVY = {
-    # Of RGBA (6), 16 bits each, whose pixels are all zero.
+    # RGBA (colour type 6) with 16 bits per channel; all pixels are zero.
     "deep png": lambda: png_of(
         SIDE, SIDE, (b"IDAT", zeros(1 + 8 * SIDE, SIDE)), kind=bytes([16, 6, 0, 0, 0])
     ),

@@ -1,7 +1,7 @@
-"""What it costs to decode each file of `photo_bombs`, or to refuse it.
+"""Measures what it costs to decode, or refuse, each file of `photo_bombs`.
 
-A program, because a process without threads can fork. It prints a file's name, with its (height,
-width) or slug, processor seconds, and the most MiB that were added.
+It is a program of its own, because only a process without threads can fork safely. It prints for
+each file the name, (height, width) or slug, processor seconds, and peak of added memory in MiB.
 """
 
 import json
@@ -18,7 +18,7 @@ from plate_models import images
 
 
 def _print_cost(name, data):
-    """Measure in a child, whose peak of memory begins where ours is now."""
+    """Measure in a forked child: its peak memory starts at the parent's memory now."""
     child = os.fork()
     if child == 0:
         before, start = psutil.Process().memory_info().rss, time.process_time()
@@ -36,13 +36,13 @@ def _print_cost(name, data):
 
 
 def _report(event, arguments):
-    """Decoders get bytes, and need nothing else of this machine."""
+    """Print attempts to open files, run programs or connect: a decoder needs only its bytes."""
     if event in ("open", "subprocess.Popen", "os.system", "os.exec", "socket.connect"):
         print(event, arguments, file=sys.stderr)
 
 
 if __name__ == "__main__":
-    for photo in GOOD.values():  # so that nothing is left to be imported
+    for photo in GOOD.values():  # so that all decoders are imported
         images.decode(photo)
     refused = {name: make for name, (make, _) in REFUSED.items()}
     for name, make in {**refused, **CHEAP, **HEAVY}.items():

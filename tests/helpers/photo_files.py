@@ -1,7 +1,7 @@
-"""Photo files for tests, good, odd and bad, all made here.
+"""Photo files for tests: `GOOD` files decode to the pattern, `BAD` ones must be refused.
 
-The pattern shows orientation, channel order and size at its corners. `GOOD` files decode
-to it; `BAD` files must be refused with the error named.
+The corners of the pattern show orientation, channel order and size. `BAD` maps a name to the file
+and the slug of its refusal.
 """
 
 import io
@@ -14,13 +14,13 @@ from heic_files import FILES as HEIC_FILES
 from PIL import Image, ImageOps
 
 WIDTH, HEIGHT = 64, 48
-# As the header of a PNG says: 8 bits, RGB, not interlaced.
+# In the header of a PNG: 8 bits, RGB, not interlaced.
 RGB8 = bytes([8, 2, 0, 0, 0])
 RED, GREEN, BLUE, YELLOW = (220, 30, 30), (30, 200, 40), (40, 50, 210), (230, 220, 40)
 
 
 def pattern(width=WIDTH, height=HEIGHT):
-    """(height, width, 3) uint8 RGB: red, green / blue, yellow quarters."""
+    """(height, width, 3) uint8 RGB: quarters of red and green above blue and yellow."""
     pixels = np.empty((height, width, 3), np.uint8)
     top, left = height // 2, width // 2
     pixels[:top, :left], pixels[:top, left:] = RED, GREEN
@@ -40,21 +40,21 @@ def saved(image, file_format, **options):
 
 
 def exif(orientation, thumbnail=b""):
-    """An EXIF block with an orientation and, behind it, the bytes of a JPEG thumbnail."""
+    """An EXIF block with an orientation, followed by the bytes of a JPEG thumbnail."""
     block = Image.Exif()
     block[0x0112] = orientation
     return block.tobytes() + thumbnail
 
 
 def rgba(alpha):
-    """The pattern with its right half of the given opacity, (H, W, 4) uint8 RGBA."""
+    """The pattern as (H, W, 4) uint8 RGBA; its right half has the given alpha."""
     pixels = np.dstack([pattern(), np.full((HEIGHT, WIDTH), 255, np.uint8)])
     pixels[:, WIDTH // 2 :, 3] = alpha
     return pixels
 
 
 def truncated_jpeg(**options):
-    """A JPEG that lost its last quarter."""
+    """A JPEG without its last quarter."""
     noise = np.random.default_rng(0).integers(0, 255, (200, 300, 3), dtype=np.uint8)
     whole = encode(noise, "JPEG", **options)
     return whole[: len(whole) * 3 // 4]
@@ -65,14 +65,14 @@ def png_chunk(kind, data):
 
 
 def png_of(width, height, *chunks, kind=RGB8):
-    """A PNG of these chunks; `kind` is its depth, colour type and interlacing."""
+    """A PNG of these chunks; `kind` are the header's bytes from bit depth to interlacing."""
     header = struct.pack(">II", width, height) + kind
     whole = (b"IHDR", header), *chunks, (b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + b"".join(png_chunk(*chunk) for chunk in whole)
 
 
 def png_claiming(width, height):
-    """A PNG of a hundred bytes whose header claims any size, otherwise well formed."""
+    """A well-formed PNG of a hundred bytes whose header claims any size."""
     return png_of(width, height, (b"IDAT", zlib.compress(bytes(1000))))
 
 
@@ -85,21 +85,21 @@ def jpeg_claiming(width, height):
 
 
 def isobmff(brand):
-    """The first box of a phone's photo, then nothing a decoder could use."""
+    """The first box of a HEIC or AVIF photo, followed by nothing that can be decoded."""
     return struct.pack(">I", 24) + b"ftyp" + brand + bytes(4) + b"mif1" + brand + bytes(200)
 
 
 def oriented(file_format, orientation):
-    """The pattern, turned by Pillow as a camera stores it, in a file whose tag says how."""
+    """A file of the pattern, rotated as a camera stores it, with the tag that rotates it back."""
     image = Image.fromarray(pattern())
-    image.getexif()[0x0112] = {6: 8, 8: 6}.get(orientation, orientation)  # what turns it back
+    image.getexif()[0x0112] = {6: 8, 8: 6}.get(orientation, orientation)  # the inverse
     stored = np.asarray(ImageOps.exif_transpose(image))
     in_tiff = {"tiffinfo": {0x0112: orientation}}
     tag = in_tiff if file_format == "TIFF" else {"exif": exif(orientation)}
     return encode(stored, file_format, **FAITHFUL[file_format], **tag)
 
 
-# Options with which a format keeps the pattern's colours.
+# Options that keep the pattern's colours.
 FAITHFUL = {
     "JPEG": {"quality": 95, "subsampling": 0},
     "PNG": {},
@@ -171,7 +171,7 @@ BAD = {
     "png bomb": (png_claiming(100_000, 100_000), "too-many-pixels"),
     "32-bit tiff": (encode(pattern(), "TIFF", "F"), "unsupported-type"),
 }
-# Those whose end only the decoder can miss: no header shows it.
+# Bad files that only the decoder can tell from good ones: their headers are good.
 SEEN_BY_DECODING = {
     "truncated jpeg",
     "truncated jpeg with a whole thumbnail",

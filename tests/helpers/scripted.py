@@ -1,4 +1,4 @@
-"""Plates as frames would show them, scripted: where they are, how wide, what can be read."""
+"""Scripted camera frames and plates: a test gives a plate's text, place, width and certainty."""
 
 import numpy as np
 from spelled import log_probs_along
@@ -13,7 +13,7 @@ IMAGE = np.zeros((720, 1280, 3), np.uint8)
 
 
 def seen(text, middle, width=120.0, sure=0.999):
-    """A plate with a text; at less than 0.9 it isn't readable on its own."""
+    """A plate centred at `middle`; with `sure` up to 0.9 its text is not readable in this frame."""
     (x, y), height = middle, width / 4.5
     x0, y0, x1, y1 = x - width / 2, y - height / 2, x + width / 2, y + height / 2
     score = sure ** len(text) if sure > 0.9 else sure / 2

@@ -1,4 +1,4 @@
-"""Tiny HTTP servers: that answer slowly, with refusals, or not at all; and `plates bench`."""
+"""Small HTTP servers that are slow, refuse, or do not answer; and a way to run `plates bench`."""
 
 import json
 import ssl
@@ -10,7 +10,7 @@ from plates.cli import main as command
 
 
 def bench(folder, *words):
-    """Run a tool: its exit status and its figures."""
+    """Run a tool of `plates bench`; return its exit status and its figures."""
     figures = folder / "new" / "all.json"
     status = command.main(["bench", *words, "--json", str(figures)])
     found = json.loads(figures.read_text())
@@ -30,10 +30,10 @@ REFUSAL = Reply(status=429, retry_after="3")
 
 class QuietHandler(BaseHTTPRequestHandler):
     def log_message(self, *_):
-        """Say nothing."""
+        """Log nothing."""
 
     def begin(self, status=200, **headers):
-        """Send the head of an answer; a header's name has "_" for "-"."""
+        """Send the head of an answer; in names of headers "_" stands for "-"."""
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
@@ -41,7 +41,7 @@ class QuietHandler(BaseHTTPRequestHandler):
 
 
 class SmallServer(ThreadingHTTPServer):
-    """Serves in a thread from its making until its context is left."""
+    """An HTTP server in a thread; it serves until its context ends."""
 
     request_queue_size = 128
 
@@ -61,11 +61,11 @@ class SmallServer(ThreadingHTTPServer):
         self.server_close()
 
     def handle_error(self, request, address):
-        """Clients that leave are meant to."""
+        """Ignore the error: the tests' clients disconnect on purpose."""
 
 
 def small_server(reply):
-    """Answer with a reply, or with what `reply` makes of a path; None closes without an answer."""
+    """Answer with `reply`, or with `reply(path)`; None closes the connection without an answer."""
 
     class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"

@@ -1,4 +1,4 @@
-"""What the nets say of plates that tests make up: texts, with doubts, and grounds."""
+"""Made-up outputs of the nets: texts with uncertain characters, and colours of the ground."""
 
 import numpy as np
 
@@ -7,18 +7,18 @@ from plate_models.recognition.grammar import GROUNDS
 from plate_models.spec import RECOGNIZER
 
 BLANK = len(RECOGNIZER.alphabet)
-# Grounds of which the colour is clear.
+# Probabilities of the ground's colours, where the colour is certain.
 WHITE, YELLOW, BLUE, BLACK, RED = (
     tuple(0.96 if ground == colour else 0.01 for ground in GROUNDS)
     for colour in ("white", "yellow", "blue", "black", "red")
 )
 MANY = {"1": 0.3, "4": 0.25, "2": 0.25, "3": 0.2}
-# Thirteen doubtful texts come before the one with an O, so that the beam of twelve drops it.
+# More than twelve texts are likelier than the best one with an O: a beam of twelve drops it.
 LOST = {0: {"O": 0.05, "0": 0.95}, 1: MANY, 2: MANY}
 
 
 def log_probs_of(text, doubts=None):
-    """(C, 24) log-probabilities that spell a text; doubts are characters' odds at a place."""
+    """(C, 24) log-probabilities of a text; `doubts`: {place: {character or "": probability}}."""
     probs = np.full((RECOGNIZER.classes, 24), 1e-6)
     probs[BLANK] = 1.0
     for place, char in enumerate(text):
@@ -30,7 +30,7 @@ def log_probs_of(text, doubts=None):
 
 
 def log_probs_along(path, sure, alphabet=RECOGNIZER.alphabet):
-    """(C, T) log-probabilities whose best path is so sure in each step; "-" is the blank."""
+    """(C, T) log-probabilities: each symbol of `path` ("-" is the blank) has probability `sure`."""
     probs = np.full((len(alphabet) + 1, len(path)), (1 - sure) / len(alphabet))
     probs[[f"{alphabet}-".index(symbol) for symbol in path], range(len(path))] = sure
     return np.log(probs)

@@ -1,4 +1,4 @@
-"""What tests in several folders share: programs, photos, gateways."""
+"""Helpers for tests in several folders: programs, photos, Tritons and gateways."""
 
 import csv
 import errno
@@ -25,29 +25,29 @@ from plates.serving.child import python
 from plates.serving.triton import EmbeddedTriton
 
 ROOT = Path(__file__).resolve().parents[2]
-# The exported models; another folder while weights are being trained.
+# The exported models; the variable names another folder while weights are being trained.
 REPOSITORY = Path(os.environ.get("PLATES_MODEL_REPOSITORY") or ROOT / "model_repository")
-# Settings that name a server which runs already.
+# Variables that are set and name a server that the tests did not start.
 ELSEWHERE = tuple(name for name in ("PLATES_URL", "PLATES_TRITON_URL") if os.environ.get(name))
 SAMPLES = ROOT / "tests" / "samples"
 SCENE = SAMPLES / "green_car.jpg"
 SCENE_TEXT = "X556XM750"
 PHOTO = GOOD["jpeg"]
 PLATES = python("plates.cli.main")
-# By the problem's slug.
+# HTTP status by the problem's slug.
 STATUS = {slug: kind.status for slug, kind in KINDS.items()}
 
 
 def wait_until(condition, seconds=30):
-    """Look again and again; fail when it has not happened in time."""
+    """Poll until the condition is true; fail after `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, f"the condition is false after {seconds} s"
         time.sleep(0.02)
 
 
 def is_alive(pid):
-    """A zombie with living threads has not ended: they still hold its ports."""
+    """Whether a process runs; a zombie with living threads does: they still hold its ports."""
     try:
         process = psutil.Process(pid)
         return process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1
@@ -56,7 +56,7 @@ def is_alive(pid):
 
 
 def forbid(monkeypatch, function, name):
-    """Have a function of `os` refuse the paths that have a name in them, as for other users."""
+    """Let a function of `os` refuse paths that contain `name`, as if another user owned them."""
     allowed = getattr(os, function)
 
     def refuse(path, *arguments, **options):
@@ -75,7 +75,7 @@ def write_files(folder, files):
 
 
 def read_samples():
-    """The plates of each sample photo, by its name."""
+    """The labelled plates of each sample photo, by the photo's file name."""
     return {photo.path.name: photo.plates for photo in load_labels(SAMPLES)}
 
 
@@ -95,20 +95,20 @@ def post_form(client, photo, **fields):
 
 
 def number(client, sample):
-    """What /metrics has, added up over all samples that begin so."""
+    """The sum of all samples in /metrics that begin with `sample`."""
     lines = client.get("/metrics").text.splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith(sample))
 
 
 def embedded_triton(repository=REPOSITORY, parent=None, **settings):
-    """A Triton with these settings, also with such as are refused."""
+    """A Triton with these settings, which are not validated."""
     settings = Settings.model_construct(model_repository=repository, **settings)
     return EmbeddedTriton(settings, parent)
 
 
 @contextmanager
 def running_triton(*args, **settings):
-    """The same, from when it is ready until the context ends."""
+    """An embedded Triton that is ready; it stops when the context ends."""
     server = embedded_triton(*args, **settings)
     server.start()
     try:
@@ -133,7 +133,7 @@ def assert_problem(response, status, slug):
 
 @contextmanager
 def running_gateway(triton, *routers, **options):
-    """Serve the application in a thread and hand out a client for it; the options are settings."""
+    """Serve the gateway in a thread and yield a client of it; the options are settings."""
     url = triton if isinstance(triton, str) else f"grpc://127.0.0.1:{triton.port}"
     settings = Settings(triton_url=url, port=0, **options)
     server = uvicorn.Server(GatewayConfig(create_app(settings, routers), settings))
@@ -151,9 +151,9 @@ def running_gateway(triton, *routers, **options):
 
 
 def make_certificate(folder, names, stem="cert", protection=("-nodes",)):
-    """A certificate of its own for names such as "DNS:a.example,IP:127.0.0.1", and its key."""
+    """A self-signed certificate for names such as "DNS:a.example,IP:127.0.0.1", and its key."""
     if shutil.which("openssl") is None:
-        pytest.skip("openssl is not here")
+        pytest.skip("openssl is not installed")
     certificate, key = folder / f"{stem}.pem", folder / f"{stem}.key"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     command += ["-days", "2", "-subj", "/CN=localhost", "-addext", f"subjectAltName={names}"]
@@ -163,7 +163,7 @@ def make_certificate(folder, names, stem="cert", protection=("-nodes",)):
 
 
 def labelled_set(folder, *names, texts=None):
-    """Lay the rendered samples out as a labelled set; ``texts`` gives some wrong labels."""
+    """Lay samples out as a labelled set; `texts` maps true texts to wrong labels."""
     (folder / "images").mkdir(parents=True)
     samples = read_samples()
     with (folder / "plates.csv").open("w", encoding="utf-8", newline="") as file:
