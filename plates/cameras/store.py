@@ -146,7 +146,7 @@ class Store:
         targets: Iterable[str],
         created: float | None = None,
     ) -> bool:
-        """Write an event (created now by default) and its deliveries; False if it exists already."""
+        """Write an event, by default created now, and its deliveries; False if it exists."""
         row = event.model_dump(include={"revision", "type", "camera", "text"})
         row |= {"pass_id": event.id, "started": event.time.first, "created": created or time.time()}
         # ASCII, for databases of any encoding.
