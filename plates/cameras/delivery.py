@@ -32,8 +32,7 @@ logger = logging.getLogger(__name__)
 logging.getLogger("httpx").setLevel(logging.WARNING)
 
 _TIMEOUT_S, _POLL_S, _PURGE_EVERY_S = 10, 0.2, 10
-# An older event changes no sensor; the pause before a retry without a database.
-_LATE_S, _DATABASE_S = 30, 5
+_LATE_S, _DATABASE_S = 30, 5  # age from which an event opens no gate; pause without a database
 # Plate Recognizer Stream gives angles on the unit circle; approaching is downwards.
 _ANGLES = {"right": 0, "leaving": 90, "left": 180, "approaching": 270}
 _CSV_HEADER = (
@@ -119,10 +118,7 @@ def targets_of(file: settings.CamerasFile) -> dict[str, Target]:
 
 
 class _PinnedTransport(httpx.HTTPTransport):
-    """Resolves and checks the host once and sends to that address: DNS may change in between.
-
-    Tries several addresses in turn until one accepts the connection.
-    """
+    """Sends to the first checked address that connects: DNS may change after the check."""
 
     def __init__(self, private_addresses: bool) -> None:
         super().__init__()
@@ -156,7 +152,6 @@ def _post(
     delivery: Delivery,
     event: Event,
 ) -> None:
-    """Post an event: signed JSON, or a message in Plate Recognizer Stream's format."""
     url = target.url.get_secret_value()
     if isinstance(target, settings.WebhookTarget):
         request = _signed(delivery.payload, event, target.secret.get_secret_value())

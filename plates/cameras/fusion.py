@@ -144,11 +144,10 @@ class _Frame:
 
 
 def _weights(frames: Sequence[_Frame]) -> ctc.Array:
-    """(N,): as how many independent observations each frame counts.
+    """(N,): as how many observations each frame counts; a single one as 1, N equal ones as 1 / N.
 
-    A single frame counts as 1, N equal frames as 1 / N each. A frame's weight is its quality (size
-    and clarity) relative to the best frame, divided among the frames with correlated errors: N
-    frames of one view are little more than one observation.
+    A frame's weight is its quality (size and clarity) relative to the best frame, divided among the
+    frames with correlated errors: N frames of one view are little more than one observation.
     """
     positions = np.array([frame.position for frame in frames])
     quality = np.array([frame.quality for frame in frames])
@@ -188,10 +187,9 @@ def _likelihoods(
 def _join(each: ctc.Array, texts: Sequence[str], weights: ctc.Array) -> ctc.Array:
     """(M,): logs of M texts' joint likelihoods, up to a constant; `each` is (N, M), of N frames.
 
-    O and 0 have the same shape, and so do I and 1, B and 8. Each frame takes that shape for the
-    same character, so that N frames are no N observations of it: between two such spellings all
-    frames count as one and stay a little uncertain. Else they would outvote the grammar, which
-    knows which character is possible there.
+    O and 0 have the same shape, and so do I and 1, B and 8. The recognizer takes a shape for the
+    same character in every frame, so that between two such spellings all frames count as one and
+    stay a little uncertain. Else they would outvote the grammar, which knows the right one.
     """
     numbers: dict[str, int] = {}
     same = (text.translate(decoding.ALIKE) for text in texts)
@@ -203,10 +201,7 @@ def _join(each: ctc.Array, texts: Sequence[str], weights: ctc.Array) -> ctc.Arra
 
 
 def _evidence(frames: Sequence[_Frame], weights: ctc.Array) -> Evidence:
-    """The weighted majority of the numbers of lines; weighted means of the rest.
-
-    All frames have the same light, so that they count as one observation of the ground.
-    """
+    """Majority of lines; means of the rest, as one observation: all frames have the same light."""
     seen = [frame.plate.evidence for frame in frames]
     two_lines = weights @ np.array([each.lines == 2 for each in seen]) > weights.sum() / 2
     grounds = np.array([each.ground for each in seen], np.float64)

@@ -22,9 +22,8 @@ def latin(text: str) -> str:
 class PlateList:
     """Known plates from a CSV file: its column "plate", or its first column without a header.
 
-    Spaces, hyphens, case and Cyrillic look-alikes don't matter. Lines without a plate are ignored,
-    with a warning in the log. Changes of the file take effect some seconds later. Raises OSError if
-    the file can't be read.
+    Spaces, hyphens, case and Cyrillic look-alikes don't matter. Lines without a plate are ignored
+    and logged. Changes of the file take effect seconds later. Raises OSError if it can't be read.
     """
 
     def __init__(self, name: str, path: Path) -> None:

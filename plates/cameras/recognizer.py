@@ -40,10 +40,8 @@ class RecognizerAway(Exception):
 class TritonRecognizer:
     """Reads frames with `plate_recognition` on a Triton, one after the other.
 
-    `model` and `reader` belong to the last response; they change with the model's version.
-
-    With a `key` to the embedded Triton, pixels are passed in shared memory; else in the request,
-    which is slower.
+    `model` and `reader` belong to the last response; they change with the model's version. With a
+    `key` to the embedded Triton, pixels are passed in shared memory; else, slower, in the request.
     """
 
     def __init__(self, settings: Settings, camera: str, key: str = "") -> None:

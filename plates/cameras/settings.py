@@ -54,8 +54,7 @@ def _writable(place: Path | str, info: pydantic.ValidationInfo) -> Path | str:
 
 def _readable(path: Path, info: pydantic.ValidationInfo[Any]) -> Path:
     there = os.path.isfile(path) and os.access(path, os.R_OK)
-    # A process of a running service must start even if the list is gone meanwhile.
-    if not there and not os.environ.get(BESIDE_VARIABLE):
+    if not there and not os.environ.get(BESIDE_VARIABLE):  # A running service must go on.
         raise ValueError("expected a file that can be read")
     info.context["used"].add(path.resolve())
     return path

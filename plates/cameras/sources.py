@@ -120,10 +120,9 @@ class Source(FrameSource):
 
     A stream yields its newest frame and drops those that came before it unread. A stream that ends,
     hangs or sends garbage is reconnected for ever, with exponential back-off. A file yields all
-    frames; if it or its end can't be decoded, the last state is "failed".
-
-    The address includes user and password if the camera needs them. At most `fps` frames per second
-    are yielded. `hwaccel` is a device for decoding that PyAV supports here: "cuda", "vaapi" etc.
+    frames; if it or its end can't be decoded, the last state is "failed". At most `fps` frames per
+    second are yielded. The address includes user and password if the camera needs them. `hwaccel`
+    is a device for decoding that PyAV supports on this machine, such as "cuda" or "vaapi".
     """
 
     def __init__(

@@ -161,10 +161,7 @@ class Store:
         return seq is not None
 
     def search(self, query: PassesQuery) -> list[tuple[int, str]]:
-        """Find the last events of passes, in descending order: their numbers and JSON.
-
-        The last number of a page is the `before` of the next page.
-        """
+        """Find passes, newest first: the number (`before` of a next page) and JSON of each."""
         text = latin(query.text)
         pattern = (text if set(text) & set("*?") else f"*{text}*").translate(_WILDCARDS)
         wanted = [~_superseded, _events.c.text.like(pattern, escape="!")]

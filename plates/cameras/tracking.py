@@ -24,8 +24,7 @@ _STATIONARY_AFTER_S, _STATIONARY_WIDTHS = 5.0, 1 / 3
 # per second of a gap, and instead of that while the velocity is unknown; and that of log(width).
 _DEVIATION, _DEVIATION_PER_S, _UNKNOWN_VELOCITY_PER_S = 0.4, 3.0, 15.0
 _SCALE_DEVIATION = 0.5
-# A velocity is extrapolated for so many seconds at most; its moving average gives a new measurement
-# this weight.
+# Longest extrapolation of a velocity; the weight of a new measurement in its moving average.
 _LONGEST_EXTRAPOLATION_S, _GAIN = 1.0, 0.6
 # Log-odds that a plate gains by showing the track's text; a track's text is compared with the
 # plate's from this score on. Pairs with lower log-odds than the third number are not assigned.
@@ -137,10 +136,7 @@ class Track:
 def assign(
     plates: Sequence[SeenPlate], tracks: Sequence[Track], now: float, reader: Reader
 ) -> list[Track]:
-    """Add a frame's plates to these tracks, or to new ones; returns each plate's track.
-
-    A plate that was detected twice counts once.
-    """
+    """Add a frame's plates to these tracks or to new ones, without duplicates; returns the tracks."""
     plates = _without_duplicates(plates)
     odds = np.array([[track.log_odds(plate, now) for plate in plates] for track in tracks])
     # Pairs below the least log-odds all gain 0: a bad pair doesn't break up a better one.

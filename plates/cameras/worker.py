@@ -167,7 +167,6 @@ def _end_of(event: Pass) -> tuple[Pass, float]:
 
 
 def _source(camera: camera_settings.Camera, folder: Path, limits: Limits) -> FrameSource:
-    """A camera's source; without an address, one that receives frames from a socket."""
     if camera.source is not None:
         return Source(camera.source.get_secret_value(), camera.fps, camera.hwaccel, camera.crop)
     frames = PushedFrames(camera.crop)
