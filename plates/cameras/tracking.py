@@ -136,7 +136,7 @@ class Track:
 def assign(
     plates: Sequence[SeenPlate], tracks: Sequence[Track], now: float, reader: Reader
 ) -> list[Track]:
-    """Add a frame's plates to these tracks or to new ones, without duplicates; returns the tracks."""
+    """Add a frame's plates, without duplicates, to these or new tracks; returns their tracks."""
     plates = _without_duplicates(plates)
     odds = np.array([[track.log_odds(plate, now) for plate in plates] for track in tracks])
     # Pairs below the least log-odds all gain 0: a bad pair doesn't break up a better one.
