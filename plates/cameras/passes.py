@@ -214,7 +214,7 @@ class Passes:
                 if (other.reported[0], other.fusion.alphabet) == same:
                     other.fusion.join(pass_.fusion)
                     other.join(pass_)
-                    for track in [track for track, own in self._open.items() if own is pass_]:
+                    for track in [track for track, owner in self._open.items() if owner is pass_]:
                         self._open[track], track.fusion = other, other.fusion
                     return []
         state = text, (match.list, match.text) if match else None

@@ -111,16 +111,16 @@ class Track:
         reading = self.fusion.result().reading
         if reading.score <= _LEAST_SCORE or not plate.candidates:
             return 0.0
-        ours, theirs = reading.best, plate.candidates[0][0]
-        likelihood = log_likelihood(plate, ours, self.fusion.alphabet)
+        track_text, frame_text = reading.best, plate.candidates[0][0]
+        likelihood = log_likelihood(plate, track_text, self.fusion.alphabet)
         if likelihood > log(0.3):
             return _SAME_TEXT
-        if not self._text or _is_part(theirs, ours) or _is_part(ours, theirs):
+        if not self._text or _is_part(frame_text, track_text) or _is_part(track_text, frame_text):
             return 0.0  # The text is uncertain, or the rest of the plate is occluded.
         # Either text may be the misreading: compare both in the frame, then both in the track.
         probabilities = self.fusion.result().probabilities
-        alike = exp(min(likelihood - log_likelihood(plate, theirs, self.fusion.alphabet), 0.0))
-        alike = max(alike, min(probabilities.get(theirs, 0.0) / probabilities[ours], 1.0))
+        alike = exp(min(likelihood - log_likelihood(plate, frame_text, self.fusion.alphabet), 0.0))
+        alike = max(alike, min(probabilities.get(frame_text, 0.0) / probabilities[track_text], 1.0))
         odds = log(1 - min(plate.score, _MOST_SCORE) * (1 - alike))
         bound = _OTHER_PER_S * max(now - self._last_agreed, _SOONEST_OTHER_S)
         return max(odds + self._contradiction, bound)
