@@ -20,15 +20,15 @@ from plates.cameras.fusion import Fusion, Reader, log_likelihood
 _TIMEOUT_S, _READ_TIMEOUT_S, _STATIONARY_TIMEOUT_S = 3.0, 4.0, 30.0
 # A plate that moves less than this share of its width in so many seconds is stationary.
 _STATIONARY_AFTER_S, _STATIONARY_WIDTHS = 5.0, 1 / 3
-# Standard deviation of the distance from the predicted position, in plate widths: at no gap, added
-# per second of a gap, and instead of that while the velocity is unknown; and that of log(width).
+# Standard deviation of the distance from the predicted position, in plate widths: its constant
+# part, and its growth per second with a known and an unknown velocity. Then that of log(width).
 _DEVIATION, _DEVIATION_PER_S, _UNKNOWN_VELOCITY_PER_S = 0.4, 3.0, 15.0
 _SCALE_DEVIATION = 0.5
-# Longest extrapolation of a velocity; the weight of a new measurement in its moving average.
+# A velocity is extrapolated for at most so many seconds; weight of its latest measurement.
 _LONGEST_EXTRAPOLATION_S, _GAIN = 1.0, 0.6
-# Log-odds that a plate gains by showing the track's text; a track's text is compared with the
-# plate's from this score on. Pairs with lower log-odds than the third number are not assigned.
-# A text that contradicts the track's has at most this score.
+# Log-odds that a plate gains by showing the track's text; the least score of a track's text that is
+# compared; the least log-odds of a plate and a track to be assigned; the highest score that a text
+# which contradicts the track's can have.
 _SAME_TEXT, _LEAST_SCORE, _LEAST_ODDS, _MOST_SCORE = 7.0, 0.2, -6.0, 0.9999
 # Lower bound of a contradicting text's log-odds, per second since a frame last agreed, for at least
 # the second number of seconds: another vehicle needs time to come, so an early change of the text
