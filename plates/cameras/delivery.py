@@ -1,4 +1,4 @@
-"""Delivery of events: at least once to each target, in its form, until it has them."""
+"""Deliver events at least once to each target, in the target's format, with retries."""
 
 import csv
 import io
@@ -28,12 +28,12 @@ from plates.cameras import settings
 from plates.cameras.store import Delivery, Store, StoreUnavailable
 
 logger = logging.getLogger(__name__)
-# It logs whole addresses, in which there may be passwords.
+# httpx logs whole URLs, which may contain passwords.
 logging.getLogger("httpx").setLevel(logging.WARNING)
 
 _TIMEOUT_S, _POLL_S, _PURGE_EVERY_S = 10, 0.2, 10
-_LATE_S, _DATABASE_S = 30, 5
-# Plate Recognizer Stream gives angles on the unit circle; who approaches goes down.
+_LATE_S, _DATABASE_S = 30, 5  # age from which an event opens no gate; pause without a database
+# Plate Recognizer Stream gives angles on the unit circle; approaching is downwards.
 _ANGLES = {"right": 0, "leaving": 90, "left": 180, "approaching": 270}
 _CSV_HEADER = (
     "timestamp,plate,score,dscore,file,box,model_make,color,vehicle,region,orientation,"
@@ -42,18 +42,18 @@ _CSV_HEADER = (
 
 Event = dict[str, Any]
 
-# Hands over an event, which is the payload parsed; raises `NotDelivered`.
+# Sends a delivery's event, which is its parsed payload; raises `NotDelivered`.
 Target = Callable[[Delivery, Event], None]
 
 
 class NotDelivered(Exception):
-    """A target did not take an event; the message says why, without passwords."""
+    """A target did not accept an event; the message says why, without passwords."""
 
-    pause_s = 0  # in which the target wants no others
+    pause_s = 0  # how long the target asks for no other events
 
 
 def deliver(store: Store, targets: Mapping[str, Target], stop: threading.Event) -> None:
-    """Take events from the store to named targets, each in a thread, and purge, until `stop`."""
+    """Deliver the store's events, with a thread per target, and purge the store, until `stop`."""
     threads = [threading.Thread(target=_serve, args=(store, *t, stop)) for t in targets.items()]
     for thread in threads:
         thread.daemon = True
@@ -81,14 +81,14 @@ def _attempt(store: Store, target: Target, delivery: Delivery, stop: threading.E
     try:
         target(delivery, json.loads(delivery.payload))
     except Exception as error:
-        # Other events must not wait for this one; libraries' messages may have passwords.
+        # Don't block the other events. Messages of libraries may contain passwords.
         reason = error if isinstance(error, NotDelivered) else type(error).__name__
         stop.wait(getattr(error, "pause_s", 0))
         again = store.failed(delivery, time.time())
         level, outcome = (logging.WARNING, "again later") if again else (logging.ERROR, "lost")
         logger.log(level, "%s: event %d %s: %s", delivery.target, delivery.seq, outcome, reason)
     else:
-        while True:  # What is owed still would be delivered again.
+        while True:  # Else the event would be delivered again.
             try:
                 return store.delivered(delivery)
             except StoreUnavailable as error:
@@ -98,7 +98,7 @@ def _attempt(store: Store, target: Target, delivery: Delivery, stop: threading.E
 
 
 def targets_of(file: settings.CamerasFile) -> dict[str, Target]:
-    """Build a file's targets by name; those of MQTT begin to connect."""
+    """Build a file's targets by name; MQTT targets start to connect."""
     targets: dict[str, Target] = {}
     for target in file.targets:
         if isinstance(target, settings.MqttTarget):
@@ -107,21 +107,18 @@ def targets_of(file: settings.CamerasFile) -> dict[str, Target]:
         elif isinstance(target, settings.FileTarget):
             targets[target.name] = partial(_append, target)
         else:
-            # No proxies of the environment: they would look up names themselves.
-            # SSL_CERT_FILE holds all the same.
-            way = _Pinned(target.private_addresses)
-            # A receiver may do its work before it answers: to ask again would have it done twice.
-            patience = httpx.Timeout(_TIMEOUT_S, read=3 * _TIMEOUT_S)
-            client = httpx.Client(transport=way, trust_env=False, timeout=patience)
+            # No proxies of the environment: they would resolve names themselves, unchecked.
+            # SSL_CERT_FILE is used all the same.
+            transport = _PinnedTransport(target.private_addresses)
+            # A receiver may act before it answers; a retry would make it act twice.
+            timeout = httpx.Timeout(_TIMEOUT_S, read=3 * _TIMEOUT_S)
+            client = httpx.Client(transport=transport, trust_env=False, timeout=timeout)
             targets[target.name] = partial(_post, target, client)
     return targets
 
 
-class _Pinned(httpx.HTTPTransport):
-    """Sends to the very address that was checked: a name may change in between.
-
-    Of several addresses to the first that takes the connection.
-    """
+class _PinnedTransport(httpx.HTTPTransport):
+    """Sends to the first checked address that connects: DNS may change after the check."""
 
     def __init__(self, private_addresses: bool) -> None:
         super().__init__()
@@ -133,10 +130,10 @@ class _Pinned(httpx.HTTPTransport):
             found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except OSError as error:
             raise NotDelivered(f"its name has no address: {error}") from None
-        # Certificates are checked for the name, and the header Host has it already.
+        # Check the certificate for the name; the Host header has been set already.
         request.extensions |= {"sni_hostname": host}
         text = "its address is private; private_addresses = true allows that"
-        problem: Exception = NotDelivered(text)  # if no other is tried
+        problem: Exception = NotDelivered(text)  # if no address is tried
         for address in dict.fromkeys(str(each[4][0]) for each in found):
             ip = ipaddress.ip_address(address.partition("%")[0])
             if not self._private_addresses and (not ip.is_global or ip.is_multicast):
@@ -155,41 +152,40 @@ def _post(
     delivery: Delivery,
     event: Event,
 ) -> None:
-    """Post an event: as it is and signed, or as Plate Recognizer Stream does."""
     url = target.url.get_secret_value()
     if isinstance(target, settings.WebhookTarget):
         request = _signed(delivery.payload, event, target.secret.get_secret_value())
     else:
         request = _stream_request(event, url, delivery.picture if target.picture else None)
     try:
-        # The answer's body is not read: it may be endless.
+        # Don't read the response's body: it may be endless.
         with client.stream("POST", url, **request) as response:
             status, pause = response.status_code, response.headers.get("retry-after", "")
     except httpx.HTTPError as error:
         raise NotDelivered(f"{type(error).__name__}: {error}") from None
     if not 200 <= status < 300:
         refusal = NotDelivered(f"it answered {status}")
-        # Who limits the rate would refuse the next event, too.
+        # A target that limits the rate would refuse the next event, too.
         refusal.pause_s = min(int(pause), 3 * _TIMEOUT_S) if pause.isdecimal() else 0
         raise refusal
 
 
 def _signed(payload: str, event: Event, secret: str) -> dict[str, Any]:
     """Sign an event (https://www.standardwebhooks.com)."""
-    # The same at each attempt; without full stops, which separate what is signed.
-    message = f"{event['id']}-{event['revision']}-{event['type'].removeprefix('pass.')}"
+    # The same id at each attempt; without full stops, which separate the parts that are signed.
+    webhook_id = f"{event['id']}-{event['revision']}-{event['type'].removeprefix('pass.')}"
     now = datetime.now(UTC)
     headers = {
         "content-type": "application/json",
-        "webhook-id": message,
+        "webhook-id": webhook_id,
         "webhook-timestamp": str(int(now.timestamp())),
-        "webhook-signature": Webhook(secret).sign(message, now, payload),
+        "webhook-signature": Webhook(secret).sign(webhook_id, now, payload),
     }
     return {"content": payload.encode(), "headers": headers}
 
 
 def _stream_request(event: Event, url: str, picture: bytes | None) -> dict[str, Any]:
-    """Build Plate Recognizer Stream's message: JSON; with a picture, a form of both."""
+    """Build Plate Recognizer Stream's message: JSON, or a form of JSON and picture."""
     moment, file, result = _in_stream_form(event)
     message = {
         "hook": {
@@ -213,7 +209,7 @@ def _stream_request(event: Event, url: str, picture: bytes | None) -> dict[str, 
 
 
 def _in_stream_form(event: Event) -> tuple[datetime, str, Event]:
-    """When the plate was seen best, the picture's name there, and the plate."""
+    """The time of the best frame, the picture's file name, and the plate, in Stream's format."""
     text, score = event["text"], event["score"]
     country = country_of(event["format"])
     guesses = [(text, score)] if text else []
@@ -222,7 +218,7 @@ def _in_stream_form(event: Event) -> tuple[datetime, str, Event]:
     result = {
         "box": dict(zip(sides, map(round, event["best"]["box"]), strict=True)),
         "plate": text.lower(),
-        # A right text is of the right country, and of a plate.
+        # If the text is right, so are the country and the detection.
         "region": {"code": country or "", "score": score if country else 0.0},
         "score": score,
         "candidates": [{"score": sure, "plate": guess.lower()} for guess, sure in guesses],
@@ -239,7 +235,7 @@ def _in_stream_form(event: Event) -> tuple[datetime, str, Event]:
 
 def _stream_row(event: Event) -> str:
     moment, file, result = _in_stream_form(event)
-    # Cells with several values are Python literals there.
+    # Stream writes cells with several values as Python literals.
     row = result | {"model_make": [], "color": [], "orientation": [], "file": f"/{file}"}
     row["timestamp"] = moment.isoformat(" ", "microseconds")
     line = io.StringIO()
@@ -248,7 +244,7 @@ def _stream_row(event: Event) -> str:
 
 
 def _append(target: settings.FileTarget, _: Delivery, event: Event) -> None:
-    """Append a line, which is on the disk before the event counts as delivered."""
+    """Append a line and flush it to the disk before the event counts as delivered."""
     if is_csv := target.kind == "csv":
         line = _stream_row(event)
     else:
@@ -266,22 +262,22 @@ def _append(target: settings.FileTarget, _: Delivery, event: Event) -> None:
                     content = content[file.write(content) :]
                 os.fsync(file.fileno())
             except OSError:
-                file.truncate(size)  # A full disk takes a part of it.
+                file.truncate(size)  # A full disk may have taken a part of the line.
                 raise
     except OSError as error:
         raise NotDelivered(str(error)) from None
 
 
 class _Mqtt:
-    """Publishes plates, and what Home Assistant needs to find its sensors.
+    """Publishes plates, and the configuration with which Home Assistant discovers its sensors.
 
-    Plates are not retained: a plate of yesterday must not open the gate to who subscribes today.
+    Plates are not retained: yesterday's plate must not open a gate that subscribes today.
     """
 
     def __init__(self, target: settings.MqttTarget, cameras: Sequence[str]) -> None:
         self._target, self._cameras = target, cameras
         self._problem = "the broker is not connected"
-        self._newest: dict[str, Delivery] = {}  # whose plate a camera's sensor shows
+        self._newest: dict[str, Delivery] = {}  # by camera, the one whose plate the sensor shows
         self._availability = f"plates/{target.name}/availability"
         address = urlsplit(target.url.get_secret_value())
         self._client = mqtt.Client(CallbackAPIVersion.VERSION2)
@@ -290,7 +286,7 @@ class _Mqtt:
         if address.scheme == "mqtts":
             self._client.tls_set()
         self._client.will_set(self._availability, "offline", qos=1, retain=True)
-        self._client.on_connect, self._client.on_connect_fail = self._greet, self._explain
+        self._client.on_connect, self._client.on_connect_fail = self._start, self._note_failure
         self._client.reconnect_delay_set(max_delay=_TIMEOUT_S)  # two minutes would be too late
         port = address.port or (8883 if address.scheme == "mqtts" else 1883)
         self._client.connect_async(address.hostname or "", port)
@@ -299,15 +295,15 @@ class _Mqtt:
     def publish(self, delivery: Delivery, event: Event) -> None:
         if not self._client.is_connected():
             raise NotDelivered(self._problem)
-        # Attributes first: automations start with the state. What comes after an outage, or after
-        # newer events, is no last plate and opens no gate.
+        # Publish the attributes first: the state triggers automations. An event after an outage, or
+        # after newer events, doesn't change the state: it must open no gate.
         camera, payloads = event["camera"], {"pass": delivery.payload, "plate": event["text"]}
         late = time.time() - delivery.created > _LATE_S
-        # Where updates said it, an end says nothing new.
-        told = event["revision"] > 1 and "pass.updated" in self._target.events
-        late |= told and event["type"] == "pass.ended"
+        # Nor does the end of a pass whose updates were published.
+        updated = event["revision"] > 1 and "pass.updated" in self._target.events
+        late |= updated and event["type"] == "pass.ended"
         newest = self._newest.get(camera, delivery)
-        # A new database counts anew, but later.
+        # The numbers of a new database start again, but its events are created later.
         if late := late or (delivery.seq < newest.seq and delivery.created <= newest.created):
             del payloads["plate"]
         for name, payload in payloads.items():
@@ -318,11 +314,11 @@ class _Mqtt:
         if not late:
             self._newest[camera] = delivery
 
-    def _explain(self, *_: object) -> None:
-        # It is called while the error is handled.
+    def _note_failure(self, *_: object) -> None:
+        # paho calls this while it handles the exception.
         self._problem = f"the broker can't be reached: {sys.exc_info()[1]}"
 
-    def _greet(self, _c: mqtt.Client, _data: Any, _flags: Any, reason: ReasonCode, _p: Any) -> None:
+    def _start(self, _c: mqtt.Client, _data: Any, _flags: Any, reason: ReasonCode, _p: Any) -> None:
         if reason.is_failure:
             self._problem = f"the broker refuses: {reason}"
             return
@@ -340,7 +336,7 @@ class _Mqtt:
             "state_topic": f"plates/{camera}/plate",
             "json_attributes_topic": f"plates/{camera}/pass",
             "availability_topic": self._availability,
-            "force_update": True,  # The same plate again is an event, too.
+            "force_update": True,  # The same plate again must trigger automations, too.
             "device": {"identifiers": [f"plates_{camera}"], "name": camera},
             "origin": {"name": "plates"},
         } | ({"expire_after": expiry} if expiry else {})

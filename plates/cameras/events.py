@@ -1,4 +1,4 @@
-"""What a camera reports: the JSON of a pass, for files, webhooks, brokers and the service alike."""
+"""A camera's events: the JSON of a pass, the same for files, webhooks, brokers and the gateway."""
 
 import secrets
 import time
@@ -23,26 +23,26 @@ def _utc(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
-# Unix seconds within the program, "2026-01-31T12:00:00.000Z" in JSON.
+# Unix seconds in Python, "2026-01-31T12:00:00.000Z" in JSON.
 Moment = Annotated[float, BeforeValidator(_seconds), PlainSerializer(_utc, str, when_used="json")]
 
 
 class Evidence(BaseModel):
-    """What a pass was read from."""
+    """The frames that a pass was read from."""
 
     frames_seen: int
     frames_read: int
-    best_single: Candidate = Field(description="What the best single frame says")
+    best_single: Candidate = Field(description="The best candidate of the best single frame")
 
 
 class Times(BaseModel):
-    """When the plate was first and last seen, and seen best."""
+    """The times of the first, last and best frame of the plate."""
 
     first: Moment
     last: Moment
     best: Moment
     source: Clock
-    position_s: float = Field(description="Of the first frame, since the stream's beginning")
+    position_s: float = Field(description="Seconds from the stream's beginning to the first frame")
 
 
 class Motion(BaseModel):
@@ -50,11 +50,11 @@ class Motion(BaseModel):
 
     direction: Direction
     stationary: bool
-    zones: list[str] = Field(description="Those it was in")
+    zones: list[str] = Field(description="The zones in which the plate was")
 
 
 class BestView(BaseModel):
-    """Where the plate was in the frame that shows it best, in pixels."""
+    """The plate's position in its best frame, in pixels."""
 
     box: Box
     quad: Quad
@@ -76,20 +76,20 @@ class Stream(BaseModel):
 
 
 class Model(BaseModel):
-    """What read the plate."""
+    """The model that read the plate."""
 
     version: str
     weights: str
 
 
 class Pass(BaseModel):
-    """One vehicle from first to last sight; the same id in each revision."""
+    """One vehicle from first to last detection; every revision has the same id."""
 
     id: str
     type: Kind
     revision: int
     camera: str
-    text: str = Field(description='"" where it can\'t be read surely')
+    text: str = Field(description='In Latin letters, without spaces; "" if not readable')
     text_native: str
     score: float
     readable: bool

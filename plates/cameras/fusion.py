@@ -1,7 +1,7 @@
-"""One reading of a plate from all its frames.
+"""Fuse all frames of a plate into one reading.
 
-What is joined is how likely each text is in each frame, not the frames' strings. The grammar is
-asked once, at the end, by the routine that chooses the text of a single photo.
+The frames' likelihoods of each text are combined, not the frames' texts. The grammar is applied
+once, at the end, by the function that chooses the text of a single photo.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,81 +19,82 @@ from plate_models.recognition.grammar import UNKNOWN, Evidence, Grammar, Reading
 from plate_models.spec import RECOGNIZER, RecognizerSpec
 from plates.cameras.frames import SeenPlate
 
-# The constants were chosen on rendered clips; half or double of each changes little.
-# No frame makes a text less likely than this: a bad one has no veto.
+# The constants were chosen on rendered clips; halving or doubling any of them changes little.
+# Added to each likelihood of a text in a frame, so that a bad frame can't veto a text.
 _FLOOR = 1e-6
-# Width of a plate in pixels; a wider one is not worth more.
-_ENOUGH_PX = 120.0
-# Two views share what they show wrongly: a part always (dirt, the light, the text itself), the
-# rest the less, the more their scale (log of the width) and their place (in widths) differ.
-_ALWAYS_SHARED, _SCALE, _WAY = 0.5, 0.2, 1.0
-# A text less likely than this in a frame isn't respelled.
+# The weight of a frame grows with the plate's width up to this many pixels.
+_FULL_WIDTH_PX = 120.0
+# The correlation of two frames' errors: this part is constant (dirt, light, the text itself); the
+# rest decays with the difference of their scales (log of the width) and their distance (in widths).
+_ALWAYS_SHARED, _SCALE, _DISTANCE = 0.5, 0.2, 1.0
+# Respellings (O for 0) are tried for texts with at least this likelihood in a frame.
 _RESPELLED_FROM = 1e-3
-# The least likely spelling of a shape, beside all: frames that agree are no surer of a typeface.
+# The least share of a spelling among all spellings of its shape: the recognizer may not know the
+# typeface, and frames that agree don't change that.
 _LEAST_SPELLING = 0.05
-# Frames that are kept of a pass, and texts that are remembered with each.
+# The number of frames kept of a pass, and of texts cached with each frame.
 _MOST_FRAMES, _MOST_TEXTS = 12, 500
 
 
 @dataclass(frozen=True)
 class Reader:
-    """How texts are chosen."""
+    """What texts are chosen with."""
 
-    grammar: Grammar = DEFAULT_GRAMMAR  # what may stand on plates
-    # Of single photos; with `UNCALIBRATED` the scores are raw posteriors.
+    grammar: Grammar = DEFAULT_GRAMMAR
+    # Measured on single photos; with `UNCALIBRATED` the scores are raw posteriors.
     calibration: Calibration = UNCALIBRATED
-    spec: RecognizerSpec = RECOGNIZER  # what the recognizer was made for
+    spec: RecognizerSpec = RECOGNIZER
 
 
 @dataclass(frozen=True)
 class Fused:
-    """What all frames say together."""
+    """The result of all frames."""
 
-    reading: Reading  # as of a single photo; its candidates are the likeliest texts
-    # Calibrated, of every text that was considered, all listed ones included.
+    reading: Reading  # in the form of a single photo's; the candidates are the likeliest texts
+    # Calibrated, of every text that was considered, including all listed texts.
     probabilities: Mapping[str, float]
 
 
 def log_likelihood(plate: SeenPlate, text: str, alphabet: str) -> float:
     """Log-probability of a text in one frame, at least log(1e-6).
 
-    A character that is not in the alphabet is a ValueError.
+    Raises ValueError if a character is not in the alphabet.
     """
     return log(ctc.text_probabilities(plate.log_probs, [text], alphabet)[0] + _FLOOR)
 
 
 class Fusion:
-    """The frames of one track so far, and what they say together.
+    """The frames of one track so far, and their joint reading.
 
-    The few that weigh most are kept, so that a car that stands for an hour costs no more than one
-    that passes by. Frames without any text, or with NaN, are passed over; where there are no
-    others, the reading is empty with a score of 0. All are of one alphabet.
+    Only the frames with the highest weights are kept, so that a car that is parked for an hour
+    needs no more time and memory than a passing one. Frames without text, or with NaN, are ignored;
+    without any other frame the reading is empty with a score of 0. All have the same alphabet.
     """
 
     def __init__(self, reader: Reader) -> None:
         self._reader, self.alphabet = reader, reader.spec.alphabet
         self._frames: list[_Frame] = []
-        self._result: Fused | None = None  # of these frames, without listed texts
+        self._result: Fused | None = None  # cached, for these frames without listed texts
 
     def add(self, plate: SeenPlate) -> None:
-        """Take what was seen in one more frame."""
+        """Add the plate's detection in one more frame."""
         frame = _Frame(plate, self._reader)
         if frame.texts:
-            self._take(frame)
+            self._add(frame)
 
     def join(self, other: "Fusion") -> None:
-        """Take another one's frames: they turned out to be of the same plate."""
+        """Add the frames of another track, which turned out to be of the same plate."""
         for frame in other._frames:
-            self._take(frame)
+            self._add(frame)
 
-    def _take(self, frame: "_Frame") -> None:
+    def _add(self, frame: "_Frame") -> None:
         self._result = None
         self._frames.append(frame)
         if len(self._frames) > _MOST_FRAMES:
             del self._frames[int(_weights(self._frames).argmin())]
 
     def result(self, listed: Sequence[str] = ()) -> Fused:
-        """Read the plate; listed texts are considered even if no frame suggests them."""
+        """Read the plate; listed texts are candidates even if no frame suggests them."""
         if listed:
             return self._read(listed)
         self._result = self._result or self._read(())
@@ -114,12 +115,12 @@ class Fusion:
 
 
 class _Frame:
-    """A plate in one frame: its view, what it suggests, and how likely it makes texts."""
+    """A plate in one frame: its position, the texts it suggests, and the likelihoods of texts."""
 
     def __init__(self, plate: SeenPlate, reader: Reader) -> None:
         self.plate, self._alphabet = plate, reader.spec.alphabet
         beam = {text: p for text, p in ctc.beam_decode(plate.log_probs, self._alphabet) if text}
-        self._known = dict(beam)
+        self._cache = dict(beam)  # likelihoods by text
         self.raw = ctc.greedy_decode(plate.log_probs, self._alphabet)
         likely = (text for text, p in beam.items() if p > _RESPELLED_FROM)
         spelled = chain.from_iterable(map(reader.grammar.respellings, likely))
@@ -130,52 +131,52 @@ class _Frame:
         )
         top_left, top_right = np.array(plate.quad[:2])
         width = max(float(np.hypot(*(top_right - top_left))), 1.0)
-        self.view = (log(width), *np.mean(plate.quad, axis=0).tolist())
-        self.worth = min(width / _ENOUGH_PX, 1.0) * max(beam.values(), default=0.0) ** 0.5
+        self.position = (log(width), *np.mean(plate.quad, axis=0).tolist())
+        self.quality = min(width / _FULL_WIDTH_PX, 1.0) * max(beam.values(), default=0.0) ** 0.5
 
     def probabilities(self, texts: Sequence[str]) -> list[float]:
-        if len(self._known) > _MOST_TEXTS:
-            self._known = {}
-        new = [text for text in texts if text not in self._known]
+        if len(self._cache) > _MOST_TEXTS:
+            self._cache = {}
+        new = [text for text in texts if text not in self._cache]
         found = ctc.text_probabilities(self.plate.log_probs, new, self._alphabet)
-        self._known |= zip(new, found, strict=True)
-        return [self._known[text] for text in texts]
+        self._cache |= zip(new, found, strict=True)
+        return [self._cache[text] for text in texts]
 
 
 def _weights(frames: Sequence[_Frame]) -> ctc.Array:
-    """(N,): for how many frames each counts; one alone for 1, N equal ones for 1 / N each.
+    """(N,): as how many observations each frame counts; a single one as 1, N equal ones as 1 / N.
 
-    Each is worth what its size and clarity are, beside the best one, and shares that with the
-    frames that show the same view: there N observations are little more than one.
+    A frame's weight is its quality (size and clarity) relative to the best frame, divided among the
+    frames with correlated errors: N frames of one view are little more than one observation.
     """
-    views = np.array([frame.view for frame in frames])
-    worth = np.array([frame.worth for frame in frames])
-    worth = worth / worth.max()
-    scales, places = views[:, :1], views[:, None, 1:]
-    ways = np.linalg.norm(places - places.swapaxes(0, 1), axis=2)
-    ways /= np.exp(np.minimum(scales, scales.T))
-    same = np.exp(-np.abs(scales - scales.T) / _SCALE - ways / _WAY)
-    shared = _ALWAYS_SHARED + (1 - _ALWAYS_SHARED) * same
-    return np.asarray(worth * worth / (shared @ worth))
+    positions = np.array([frame.position for frame in frames])
+    quality = np.array([frame.quality for frame in frames])
+    quality = quality / quality.max()
+    scales, centres = positions[:, :1], positions[:, None, 1:]
+    distances = np.linalg.norm(centres - centres.swapaxes(0, 1), axis=2)
+    distances /= np.exp(np.minimum(scales, scales.T))
+    similarity = np.exp(-np.abs(scales - scales.T) / _SCALE - distances / _DISTANCE)
+    correlation = _ALWAYS_SHARED + (1 - _ALWAYS_SHARED) * similarity
+    return np.asarray(quality * quality / (correlation @ quality))
 
 
 def _likelihoods(
     frames: Sequence[_Frame], weights: ctc.Array, listed: Sequence[str], alphabet: str
 ) -> Likelihoods:
-    """Join the frames' likelihoods, as if they were those of one photo."""
-    known = (text for text in listed if text and set(text) <= set(alphabet))
-    texts = list(dict.fromkeys(chain(*(frame.texts for frame in frames), known)))
+    """Combine the frames' likelihoods into the likelihoods of one photo."""
+    valid = (text for text in listed if text and set(text) <= set(alphabet))
+    texts = list(dict.fromkeys(chain(*(frame.texts for frame in frames), valid)))
     each = np.array([frame.probabilities(texts) for frame in frames])
     joint = _join(each, texts, weights)
-    # A product over frames says nothing of texts that are not in it. How much is left for them
-    # says the frame that leaves least; one alone leaves what it would as a photo.
+    # The joint likelihoods are relative; the probability left for all other texts is that of the
+    # frame that leaves least. A single frame leaves as much as it does as a photo.
     considered = min(float(each.sum(axis=1).max()), 1.0)
     shares = np.exp(joint - joint.max())
     beam = dict(zip(texts, (considered * shares / shares.sum()).tolist(), strict=True))
 
     def alternatives(text: str) -> ctc.Array:
         each = np.array([frame.alternatives(text) for frame in frames])
-        # The blank has no character: a text without the one at its place.
+        # The blank's column, "", is the text without the character at that place.
         others = [f"{place} {char}" for place in range(len(text)) for char in (*alphabet, "")]
         return np.exp(_join(each.reshape(len(frames), -1), others, weights)).reshape(each.shape[1:])
 
@@ -184,11 +185,11 @@ def _likelihoods(
 
 
 def _join(each: ctc.Array, texts: Sequence[str], weights: ctc.Array) -> ctc.Array:
-    """(M,): logarithms of M texts' joint likelihoods, up to a constant, of (N, M) of N frames.
+    """(M,): logs of M texts' joint likelihoods, up to a constant; `each` is (N, M), of N frames.
 
-    O and 0 are one shape, and so are I and 1, B and 8: what the recognizer takes it for isn't
-    observed anew in each frame, and between two such spellings the frames together count for
-    one, and leave some doubt. Else they would outvote the grammar, which knows.
+    O and 0 have the same shape, and so do I and 1, B and 8. The recognizer takes a shape for the
+    same character in every frame, so that between two such spellings all frames count as one and
+    stay a little uncertain. Else they would outvote the grammar, which knows the right one.
     """
     numbers: dict[str, int] = {}
     same = (text.translate(decoding.ALIKE) for text in texts)
@@ -200,7 +201,7 @@ def _join(each: ctc.Array, texts: Sequence[str], weights: ctc.Array) -> ctc.Arra
 
 
 def _evidence(frames: Sequence[_Frame], weights: ctc.Array) -> Evidence:
-    """Lines by weighted majority; the rest as one observation, for the light is the same."""
+    """Majority of lines; means of the rest, as one observation: all frames have the same light."""
     seen = [frame.plate.evidence for frame in frames]
     two_lines = weights @ np.array([each.lines == 2 for each in seen]) > weights.sum() / 2
     grounds = np.array([each.ground for each in seen], np.float64)

@@ -1,4 +1,4 @@
-"""The cameras' routes of the gateway: their state, passes, events, and frames that are pushed."""
+"""The gateway's routes for cameras: their states, passes, events, and pushed frames."""
 
 import asyncio
 import json
@@ -28,18 +28,18 @@ from plates.cameras.settings import Camera, CamerasFile, load
 from plates.cameras.store import PassesQuery, Store, StoreUnavailable
 
 _FORM = UploadForm(("image",))
-_ANSWER_S = 5.0
+_ANSWER_S = 5.0  # time-out of a camera's process for one frame
 _POLL_S = 0.5
 _MOST_WAITING = 4  # frames of one camera
 
 
 class CameraState(BaseModel):
-    """One camera, and how its source is."""
+    """One camera and the state of its source."""
 
     name: str
-    pushed: bool = Field(description="Whether its frames come by POST")
-    state: SourceState | None = Field(description="null until its process has started")
-    updated_s: float | None = Field(description="How many seconds ago its process said so")
+    pushed: bool = Field(description="Whether its frames are sent by POST")
+    state: SourceState | None = Field(description="null until the camera's process has started")
+    updated_s: float | None = Field(description="Seconds since the process wrote this state")
 
 
 class Cameras(BaseModel):
@@ -52,11 +52,11 @@ class PassesAnswer(BaseModel):
     """Passes, the latest first."""
 
     passes: list[Pass]
-    next: int | None = Field(description="`before` of the next page; null if there is none")
+    next: int | None = Field(description="`before` of the next page; null on the last page")
 
 
 class FrameParameters(BaseModel):
-    """What may be said of a frame."""
+    """The parameters of a frame."""
 
     model_config = {"extra": "forbid"}
 
@@ -64,7 +64,7 @@ class FrameParameters(BaseModel):
         None,
         ge=datetime(1970, 1, 1, tzinfo=UTC),
         lt=datetime(2100, 1, 1, tzinfo=UTC),
-        description="When it was taken; by default, when it comes in",
+        description="When the frame was captured; by default, when it arrives",
     )
 
 
@@ -82,18 +82,18 @@ def _store_problem() -> Iterator[None]:
 
 
 def router_for(path: Path) -> APIRouter:
-    """The routes for the cameras of a file, in the gateway's process."""
+    """The routes for the cameras in a settings file, for the gateway's process."""
     file = load(path)
     return make_router(file, Store(file.storage), Path(os.environ[FOLDER_VARIABLE]))
 
 
 def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
-    """The routes for these cameras, whose processes have a socket and a state in a folder."""
+    """The routes for these cameras, whose processes have sockets and state files in a folder."""
     router = APIRouter(tags=["cameras"], responses=PROBLEMS)
-    # Plates are nothing that an operator shows anyhow.
+    # Unlike the gateway's other GET routes these show plates, so that they require a token.
     guarded = [Depends(_require_token), Depends(_store_problem)]
     cameras = {camera.name: camera for camera in file.cameras}
-    # A camera's process takes one at a time: more at once would only hold threads.
+    # A camera's process takes one frame at a time: further pushes would only occupy threads.
     turns = {name: Admission(1, _MOST_WAITING) for name in cameras}
 
     def known(name: str) -> Camera:
@@ -101,9 +101,9 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
             raise HTTPException(404, f"There is no camera {name!r:.80}.")
         return cameras[name]
 
-    @router.get("/v1/cameras", dependencies=guarded, summary="How the cameras are")
+    @router.get("/v1/cameras", dependencies=guarded, summary="The cameras' states")
     def states() -> Cameras:
-        """State of each camera's stream, frames that were dropped, delay, reconnects."""
+        """The state of each camera's stream: status, dropped frames, delay, reconnects."""
         return Cameras(
             cameras=[
                 CameraState(name=name, pushed=camera.source is None, **_state(folder, name))
@@ -128,10 +128,10 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
         services: ServicesOfApp,
         context: ContextOfRequest,
     ) -> Response:
-        """Take one frame, in the order of their times, of a camera that has no source of its own.
+        """Push one frame of a camera without a source; send frames in the order of their times.
 
-        Send it as the form field `image`, or as the body with an `image/*` type. What is read in it
-        becomes part of a pass: see /v1/events.
+        Send the frame as the form field `image`, or as the body with an `image/*` type. Its plates
+        become part of passes: see /v1/events.
         """
         if known(camera).source is not None:
             raise HTTPException(409, f"The camera {camera!r} has a source of its own.")
@@ -157,11 +157,11 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
         "/v1/passes", dependencies=guarded, response_model=PassesAnswer, summary="Search passes"
     )
     def search(query: Annotated[PassesQuery, Query()]) -> Response:
-        """Find passes by a part of their text, camera and time, as far as they are kept."""
+        """Search the stored passes by text, camera and time."""
         found = store.search(query)
-        following = found[-1][0] if len(found) == query.limit else None
-        passes = ",".join(payload for _, payload in found)  # They are JSON already.
-        content = f'{{"passes":[{passes}],"next":{json.dumps(following)}}}'
+        next_page = found[-1][0] if len(found) == query.limit else None
+        passes = ",".join(payload for _, payload in found)  # The payloads are JSON already.
+        content = f'{{"passes":[{passes}],"next":{json.dumps(next_page)}}}'
         return Response(content, media_type="application/json")
 
     @router.get(
@@ -175,7 +175,7 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
         summary="The plate of a pass",
     )
     def picture(pass_id: str) -> Response:
-        """The rectified plate as JPEG, where pictures are kept."""
+        """The rectified plate as JPEG, if pictures are kept."""
         if (content := store.picture(pass_id)) is None:
             raise HTTPException(404, "No picture of this pass is kept.")
         return Response(content, media_type="image/jpeg")
@@ -188,15 +188,15 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
             200: {"content": {"text/event-stream": {}}},
             404: problem_response("There is no such camera"),
         },
-        summary="Events as they come",
+        summary="Stream events",
     )
     def events(
-        camera: Annotated[str, Query(description="Those of one camera alone")] = "",
+        camera: Annotated[str, Query(description="Only events of this camera")] = "",
         last_event_id: Annotated[int | None, Header(ge=0, le=2**62)] = None,
     ) -> Response:
-        """Server-sent events: `pass.updated` and `pass.ended`, each with a pass as its data.
+        """Server-sent events, `pass.updated` and `pass.ended`, with a pass as the data.
 
-        `Last-Event-ID` asks for what came after an event, as far as it is still kept.
+        `Last-Event-ID` resumes after that event, as far as later ones are still kept.
         """
         if camera:
             known(camera)
@@ -222,9 +222,9 @@ def _state(folder: Path, camera: str) -> dict[str, Any]:
 
 async def _stream(store: Store, seq: int, camera: str) -> AsyncGenerator[str]:
     while True:
-        yield ": listening\n\n"  # A closed connection shows only when it is written to.
+        yield ": listening\n\n"  # Only a write reveals that the connection is closed.
         try:
-            seq = min(seq, await asyncio.to_thread(store.last_seq))  # a new database counts anew
+            seq = min(seq, await asyncio.to_thread(store.last_seq))  # lower in a new database
             found = await asyncio.to_thread(store.events_after, seq)
         except StoreUnavailable:
             found = []
@@ -236,10 +236,10 @@ async def _stream(store: Store, seq: int, camera: str) -> AsyncGenerator[str]:
 
 
 def _push(folder: Path, camera: str, file: bytes, captured: float | None) -> str:
-    """Hand a frame, an image file, to a camera's process.
+    """Send a frame, an image file, to a camera's process.
 
-    Returns "" once it is taken, else what is wrong with the file; raises OSError where the process
-    is away, and TimeoutError where it is busy.
+    Returns "" if the process accepts it, else what is wrong with the file. Raises OSError if the
+    process can't be reached, and TimeoutError if it is busy.
     """
     with Client(str(folder / camera), "AF_UNIX") as connection:
         connection.send_bytes(json.dumps(captured).encode() + b"\n" + file)

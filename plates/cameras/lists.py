@@ -9,22 +9,21 @@ from pathlib import Path
 
 log = logging.getLogger("plates.cameras")
 
-# Letters of Cyrillic and German plates, and the Latin ones by which they are read.
+# Letters of Cyrillic and German plates, and the Latin letters that the recognizer reads for them.
 _TO_LATIN = str.maketrans("АВЕІКМНОРСТУХÄÖÜ", "ABEIKMHOPCTYXAOU", " \u00a0-.·")
-_LOOK_AGAIN_S = 5.0
+_LOOK_AGAIN_S = 5.0  # between two checks whether the file has changed
 
 
 def latin(text: str) -> str:
-    """A text as people write it, as passes have it: capitals, Latin, without spaces and hyphens."""
+    """Normalize a text to the form in passes: Latin capitals, without spaces and hyphens."""
     return text.upper().translate(_TO_LATIN)
 
 
 class PlateList:
-    """Known plates of a CSV file: its column "plate", or the first one where there is no header.
+    """Known plates from a CSV file: its column "plate", or its first column without a header.
 
-    Spaces, hyphens, case and Cyrillic look-alikes don't matter. Lines that hold no plate are named
-    in the log and passed over. A file that can't be read is an OSError. Changes of the file hold
-    from some seconds later on.
+    Spaces, hyphens, case and Cyrillic look-alikes don't matter. Lines without a plate are ignored
+    and logged. Changes of the file take effect seconds later. Raises OSError if it can't be read.
     """
 
     def __init__(self, name: str, path: Path) -> None:
@@ -32,7 +31,7 @@ class PlateList:
         self._read_anew()
 
     def near(self, texts: Iterable[str]) -> set[str]:
-        """The listed texts that differ from one of these by a character, or by none."""
+        """The listed texts that equal one of these texts or differ from it by one character."""
         if time.monotonic() - self._looked >= _LOOK_AGAIN_S:
             self._looked = time.monotonic()
             try:
@@ -61,7 +60,7 @@ def _read(path: Path) -> Iterator[str]:
     delimiter = max(",;\t", key="\n".join(lines[:1]).count)
     column = 0
     for number, line in enumerate(lines, 1):
-        # One by one: a quote that isn't closed would swallow all lines after it.
+        # Parse each line by itself: a quote that isn't closed would swallow all lines after it.
         row = [cell.strip() for cell in next(csv.reader([line[:1000]], delimiter=delimiter), [])]
         header = [cell.lower() for cell in row] if number == 1 else []
         if "plate" in header:
@@ -76,5 +75,5 @@ def _read(path: Path) -> Iterator[str]:
 
 
 def _parts(text: str) -> list[str]:
-    """The text, and what is left of it without one of its characters."""
+    """The text, and the text without each one of its characters."""
     return [text, *(text[:at] + text[at + 1 :] for at in range(len(text)))]

@@ -1,4 +1,4 @@
-"""From the plates in frames to events: a pass for each vehicle, from first to last sight."""
+"""Turn the plates in frames into events: one pass per vehicle, from first to last detection."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -19,91 +19,93 @@ from plates.cameras.lists import PlateList
 from plates.cameras.settings import Polygon
 from plates.cameras.tracking import Track, assign
 
-# What can't be read is reported if it is that wide, was seen that often and went somewhere: signs
-# and stickers would be reported for ever. In fewer frames it must be a plate beyond doubt: by the
-# detector's score, and by what can't be read, which has so many characters.
+# An unreadable plate is reported if it has at least this width in pixels and was seen in at least
+# so many frames with a direction: else signs and stickers would be reported for ever.
 _UNREAD_PX, _UNREAD_FRAMES = 60.0, 3
-_SURELY_FOUND, _CHARACTERS = 0.7, 4
-# A plate nearer to the picture's edge than this share of its height may go on behind it.
+# In fewer frames it must surely be a plate: one of them needs at least this detection score, and a
+# best candidate with so many characters.
+_SURE_DETECTION, _LEAST_CHARACTERS = 0.7, 4
+# The picture's edge may cut a plate that is nearer to it than this share of the plate's height.
 _EDGE = 0.12
-# What is a direction: of the log of the plate's width, of its widths sideways.
+# The least change that is a direction: of the log of the plate's width; sideways, in plate widths.
 _NEARER, _SIDEWAYS = 0.15, 1.0
-# A match is reported from this probability on, and again when it has risen by as much.
+# A match is reported from this probability on, and again after each rise by the second number.
 _LEAST_MATCH, _SURER_MATCH = 0.5, 0.01
-# Seconds by which times may be out of order; beyond, the clock was set back.
+# Frames' times may be out of order by so many seconds; beyond that, the clock was set back.
 _OUT_OF_ORDER_S = 1.0
-# The longest that a pass waits for a next frame where frames are rare.
-_LONGEST_PACE_S = 15.0
+# While no frame comes, passes end one frame interval after their time-out, at most so much later.
+_LONGEST_INTERVAL_S = 15.0
 
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """An event, and the plate's best view: (48, 188, 3) uint8 RGB, rectified."""
+    """An event, and the plate in its best frame: (48, 188, 3) uint8 RGB, rectified."""
 
     event: Pass
     crop: NDArray[np.uint8]
 
 
-class _View(NamedTuple):
-    """A plate in one frame, at a time of the passes' own clock."""
+class _Detection(NamedTuple):
+    """A plate in one frame."""
 
     plate: SeenPlate
-    now: float
+    time: float  # seconds of the passes' own clock
 
 
 @dataclass(eq=False)
-class _Run:
-    """A pass that goes on: of one track, or several that turned out to be of one plate."""
+class _OpenPass:
+    """A pass that has not ended: one track, or several that turned out to be of one plate."""
 
     fusion: Fusion
-    first: _View
-    begin: Frame
-    clock_ahead: float  # of frames' times before the passes' own
-    stream_before: Stream
+    first: _Detection
+    begin: Frame  # the first frame
+    clock_offset: float  # the frames' times minus the passes' own clock
+    stream_at_start: Stream
     id: str = field(default_factory=events.new_id)
-    revision: int = 0
+    revision: int = 0  # of the last event; 0 before any
     frames: int = 1
     zones: dict[str, None] = field(default_factory=dict)
     stationary: bool = False
-    # What was reported: the text, the match's list and text, its highest probability.
+    # The last event's text, the list and text of its match, and that match's probability.
     reported: tuple[str, tuple[str, str] | None] = "", None
-    match_score: float = 1.0
+    match_probability: float = 1.0
 
     def __post_init__(self) -> None:
         plate = self.first.plate
         self.last = self.best = self.widest = self.first
-        self.whole = [self.first] if plate.log_probs.size else []  # first and last that surely is
+        # The first and the last detection that the picture's edge doesn't cut.
+        self.whole = [self.first] if plate.log_probs.size else []
         self.frames_read = int(plate.text != "")
         text = plate.candidates[0][0] if plate.candidates else ""
-        found = plate.detection_score >= _SURELY_FOUND
-        self.surely_plate = found and len(text) >= _CHARACTERS
+        found = plate.detection_score >= _SURE_DETECTION
+        self.surely_plate = found and len(text) >= _LEAST_CHARACTERS
 
-    def join(self, other: "_Run") -> None:
-        """Take what another one has, but for the text: a later view, or all of another track."""
+    def join(self, other: "_OpenPass") -> None:
+        """Merge another pass, except for its text: a later detection, or the other's whole pass."""
         self.frames += other.frames
         self.frames_read += other.frames_read
         self.zones |= other.zones
         self.stationary |= other.stationary
         self.surely_plate |= other.surely_plate
-        if other.first.now < self.first.now:  # It was there before, unread.
+        if other.first.time < self.first.time:  # The other one began earlier, but was unreadable.
             self.first, self.begin = other.first, other.begin
-            self.clock_ahead, self.stream_before = other.clock_ahead, other.stream_before
+            self.clock_offset, self.stream_at_start = other.clock_offset, other.stream_at_start
         self.last = other.last
         bests = other.best, self.best
-        self.best = max(bests, key=lambda view: (view.plate.text != "", view.plate.score))
-        self.widest = max(other.widest, self.widest, key=lambda view: view.plate.width)
-        self.whole = sorted(self.whole + other.whole, key=lambda view: view.now)
+        self.best = max(bests, key=lambda found: (found.plate.text != "", found.plate.score))
+        self.widest = max(other.widest, self.widest, key=lambda found: found.plate.width)
+        self.whole = sorted(self.whole + other.whole, key=lambda found: found.time)
         del self.whole[1:-1]
 
     @property
     def direction(self) -> events.Direction:
-        """From the first to the last view that the picture's edge doesn't cut."""
+        """The direction from the first to the last detection in `whole`."""
         if not self.whole:
             return "unknown"
         first, last = self.whole[0].plate, self.whole[-1].plate
         nearer = float(np.log(last.width / first.width))
         across = last.middle[0] - first.middle[0]
-        # As seen by a camera whose focal length is about the picture's width.
+        # Compare both movements, assuming a focal length of about the picture's width.
         if abs(nearer) >= max(_NEARER, abs(across) / self.begin.image.shape[1]):
             return "approaching" if nearer > 0 else "leaving"
         if abs(across) >= _SIDEWAYS * self.widest.plate.width:
@@ -112,12 +114,13 @@ class _Run:
 
 
 class Passes:
-    """The passes before one camera.
+    """The passes of one camera.
 
-    A pass is updated once its text is surely read or may be a listed one, and again when that
-    changes; it ends once, after some seconds without sight. A text that is surely read while a pass
-    with that text goes on, is that pass. Where there are zones, only passes that touch one are
-    reported. Frames' times may leap; time is taken to stand still where they are set back.
+    `pass.updated` is reported when the text becomes readable or matches a list, and when either of
+    these changes; `pass.ended` once, after some seconds without a detection. A track whose text
+    becomes readable joins the open pass with the same text, if there is one. With zones, only
+    passes that touch a zone are reported. Frames' times may jump; where they jump back, no time
+    passes.
     """
 
     def __init__(
@@ -128,159 +131,161 @@ class Passes:
         zones: Mapping[str, Polygon] | None = None,
         lists: Sequence[PlateList] = (),
     ) -> None:
-        self.camera = camera  # its name
-        self.model = model  # what reads the plates; may change
-        self.reader = reader  # how texts are chosen; may change for passes that are yet to begin
+        self.camera = camera  # the name
+        self.model = model  # of the frames' plates; may be changed
+        self.reader = reader  # may be changed; new tracks use the new one
         self._zones = {
             name: np.array(polygon, np.float32) for name, polygon in (zones or {}).items()
         }
         self._lists = lists
-        self._runs: dict[Track, _Run] = {}
+        self._open: dict[Track, _OpenPass] = {}
         self._stream = Stream()
-        self._now, self._clock_ahead, self._came = 0.0, 0.0, 0.0
-        self._pace = 0.0  # seconds between the last two frames, by this machine's clock
+        self._now, self._clock_offset, self._arrived = 0.0, 0.0, 0.0
+        self._interval = 0.0  # seconds between the last two frames, by this machine's clock
         self._clock: Clock | None = None
 
     def add(self, frame: Frame, plates: Sequence[SeenPlate], stream: Stream) -> list[Report]:
-        """Take the plates of the next frame; the stream's counts are those since its beginning."""
+        """Add the next frame's plates; `stream` has the counts since the stream's beginning."""
         self._take_time(frame)
         self._stream = stream
-        sighted: dict[_Run, _Run] = {}
-        whole = [plate if _is_whole(plate, frame) else _unread(plate) for plate in plates]
-        # A pass keeps the width of its first picture, not the pixels.
+        detected: dict[_OpenPass, _OpenPass] = {}
+        plates = [plate if _is_whole(plate, frame) else _without_text(plate) for plate in plates]
+        # One row of the picture: a pass needs the width of its first frame, but no pixels.
         begin = replace(frame, image=frame.image[:1].copy())
-        # Weights of another alphabet know nothing of earlier frames: those passes end.
+        # Readings with another alphabet can't be fused with earlier frames: those passes end.
         alphabet = self.reader.spec.alphabet
-        tracks = [track for track in self._runs if track.fusion.alphabet == alphabet]
-        for track in assign(whole, tracks, self._now, self.reader):
-            view = _View(track.plate, self._now)
-            new = _Run(track.fusion, view, begin, self._clock_ahead, stream)
-            run = self._runs.setdefault(track, new)
-            run.stationary |= track.stands
-            sighted.setdefault(run, new)
+        tracks = [track for track in self._open if track.fusion.alphabet == alphabet]
+        for track in assign(plates, tracks, self._now, self.reader):
+            first = _Detection(track.plate, self._now)
+            new = _OpenPass(track.fusion, first, begin, self._clock_offset, stream)
+            pass_ = self._open.setdefault(track, new)
+            pass_.stationary |= track.stationary
+            detected.setdefault(pass_, new)
         reports = []
-        for run, new in sighted.items():
-            if new is not run:
-                run.join(new)
+        for pass_, new in detected.items():
+            if new is not pass_:
+                pass_.join(new)
             height, width = frame.image.shape[:2]
             x, y = new.first.plate.middle
             for name, polygon in self._zones.items():
                 if cv2.pointPolygonTest(polygon, (x / width, y / height), False) >= 0:
-                    run.zones[name] = None
-            reports += self._update(run)
+                    pass_.zones[name] = None
+            reports += self._update(pass_)
         return reports + self._end(self._now)
 
     def hold(self, frame: Frame) -> list[Report]:
-        """Take a frame in which nothing has moved since the one before."""
+        """Note a frame in which nothing has moved since the previous one."""
         before = self._now
         self._take_time(frame)
-        for track, run in self._runs.items():
-            if track.seen >= before:
+        for track, pass_ in self._open.items():
+            if track.last_seen >= before:
                 track.stay(self._now)
-                run.last = _View(track.plate, self._now)
-                run.stationary |= track.stands
+                pass_.last = _Detection(track.plate, self._now)
+                pass_.stationary |= track.stationary
         return self._end(self._now)
 
     def advance(self) -> list[Report]:
-        """No frame has come: end what has not been seen for too long by this machine's clock."""
-        waited = time.monotonic() - self._came
-        return self._end(self._now + max(0.0, waited - self._pace))
+        """While no frame comes: end passes whose time-out is over by this machine's clock."""
+        waited = time.monotonic() - self._arrived
+        return self._end(self._now + max(0.0, waited - self._interval))
 
     def close(self) -> list[Report]:
-        """End all."""
+        """End all passes."""
         return self._end(inf)
 
     def _take_time(self, frame: Frame) -> None:
-        came = time.monotonic()
-        if frame.clock != self._clock:  # Between two clocks, this machine's tells what has passed.
-            passed = came - self._came if self._clock else 0.0
-            self._clock_ahead = frame.captured - self._now - passed
-        elif frame.captured - self._clock_ahead < self._now - _OUT_OF_ORDER_S:
-            self._clock_ahead = frame.captured - self._now
-        self._now = max(self._now, frame.captured - self._clock_ahead)
-        self._pace = min(came - self._came, _LONGEST_PACE_S) if self._came else 0.0
-        self._clock, self._came = frame.clock, came
+        arrived = time.monotonic()
+        if frame.clock != self._clock:  # This machine's clock measures the time between two clocks.
+            passed = arrived - self._arrived if self._clock else 0.0
+            self._clock_offset = frame.captured - self._now - passed
+        elif frame.captured - self._clock_offset < self._now - _OUT_OF_ORDER_S:
+            self._clock_offset = frame.captured - self._now
+        self._now = max(self._now, frame.captured - self._clock_offset)
+        self._interval = min(arrived - self._arrived, _LONGEST_INTERVAL_S) if self._arrived else 0.0
+        self._clock, self._arrived = frame.clock, arrived
 
-    def _update(self, run: _Run) -> list[Report]:
-        """Report what is new; a pass that is found to be another one joins it."""
-        fused, match = self._read(run)
+    def _update(self, pass_: _OpenPass) -> list[Report]:
+        """Report a new text or match; a pass with the text of another open pass joins that one."""
+        fused, match = self._read(pass_)
         text = fused.reading.text
-        if text and not run.revision:
-            same = text, run.fusion.alphabet
-            for other in self._runs.values():
+        if text and not pass_.revision:
+            same = text, pass_.fusion.alphabet
+            for other in self._open.values():
                 if (other.reported[0], other.fusion.alphabet) == same:
-                    other.fusion.join(run.fusion)
-                    other.join(run)
-                    for track in [track for track, its in self._runs.items() if its is run]:
-                        self._runs[track], track.fusion = other, other.fusion
+                    other.fusion.join(pass_.fusion)
+                    other.join(pass_)
+                    for track in [track for track, owner in self._open.items() if owner is pass_]:
+                        self._open[track], track.fusion = other, other.fusion
                     return []
         state = text, (match.list, match.text) if match else None
-        surer = match is not None and match.probability >= run.match_score + _SURER_MATCH
-        if not self._counts(run) or (state == run.reported and not surer):
+        surer = match is not None and match.probability >= pass_.match_probability + _SURER_MATCH
+        if not self._is_in_zone(pass_) or (state == pass_.reported and not surer):
             return []
-        run.reported, run.match_score = state, match.probability if match else 1.0
-        return [self._report(run, "pass.updated", fused, match)]
+        pass_.reported, pass_.match_probability = state, match.probability if match else 1.0
+        return [self._report(pass_, "pass.updated", fused, match)]
 
     def _end(self, now: float) -> list[Report]:
-        gone = [track for track in self._runs if track.is_over(now)]
-        runs = dict.fromkeys(self._runs.pop(track) for track in gone)
-        over = [run for run in runs if run not in self._runs.values() and self._is_reported(run)]
-        return [self._report(run, "pass.ended", *self._read(run)) for run in over]
+        gone = [track for track in self._open if track.is_over(now)]
+        passes = dict.fromkeys(self._open.pop(track) for track in gone)
+        over = [p for p in passes if p not in self._open.values() and self._is_reported(p)]
+        return [self._report(pass_, "pass.ended", *self._read(pass_)) for pass_ in over]
 
-    def _is_reported(self, run: _Run) -> bool:
-        """Whether its end is; what was updated ends in any case."""
-        if run.revision:
+    def _is_reported(self, pass_: _OpenPass) -> bool:
+        """Whether the end of a pass is reported: always after a `pass.updated`."""
+        if pass_.revision:
             return True
-        if not self._counts(run) or run.widest.plate.width < _UNREAD_PX:
+        if not self._is_in_zone(pass_) or pass_.widest.plate.width < _UNREAD_PX:
             return False
-        return run.surely_plate if run.frames < _UNREAD_FRAMES else run.direction != "unknown"
+        return pass_.surely_plate if pass_.frames < _UNREAD_FRAMES else pass_.direction != "unknown"
 
-    def _counts(self, run: _Run) -> bool:
-        return bool(run.zones) or not self._zones
+    def _is_in_zone(self, pass_: _OpenPass) -> bool:
+        return bool(pass_.zones) or not self._zones
 
-    def _read(self, run: _Run) -> tuple[Fused, Match | None]:
-        fused = run.fusion.result()
+    def _read(self, pass_: _OpenPass) -> tuple[Fused, Match | None]:
+        fused = pass_.fusion.result()
         texts = [text for text, _ in fused.reading.candidates]
         near = [(each.name, text) for each in self._lists for text in sorted(each.near(texts))]
         if not {text for _, text in near} <= fused.probabilities.keys():
-            fused = run.fusion.result([text for _, text in near])
+            fused = pass_.fusion.result([text for _, text in near])
         found = [(fused.probabilities[text], name, text) for name, text in near]
         probability, name, text = max(found, default=(0.0, "", ""), key=lambda match: match[0])
         if probability < _LEAST_MATCH:
             return fused, None
         return fused, Match(list=name, text=text, probability=round(probability, 4))
 
-    def _report(self, run: _Run, kind: events.Kind, fused: Fused, match: Match | None) -> Report:
-        best, ahead = run.best.plate, run.clock_ahead
-        run.revision += 1
+    def _report(
+        self, pass_: _OpenPass, kind: events.Kind, fused: Fused, match: Match | None
+    ) -> Report:
+        best, offset = pass_.best.plate, pass_.clock_offset
+        pass_.revision += 1
         read = answer_of(fused.reading, best.box, best.quad, best.detection_score)
         text = best.candidates[0][0] if best.candidates else ""
         event = Pass(
-            **read.model_dump(),  # What a photo's answer has besides is ignored.
-            id=run.id,
+            **read.model_dump(),  # Pydantic ignores the fields that only a photo's answer has.
+            id=pass_.id,
             type=kind,
-            revision=run.revision,
+            revision=pass_.revision,
             camera=self.camera,
             evidence=events.Evidence(
-                frames_seen=run.frames,
-                frames_read=run.frames_read,
+                frames_seen=pass_.frames,
+                frames_read=pass_.frames_read,
                 best_single=Candidate(text=text, score=round(best.score, 4)),
             ),
             time=events.Times(
-                first=run.first.now + ahead,
-                last=run.last.now + ahead,
-                best=run.best.now + ahead,
-                source=run.begin.clock,
-                position_s=round(run.begin.position_s, 3),
+                first=pass_.first.time + offset,
+                last=pass_.last.time + offset,
+                best=pass_.best.time + offset,
+                source=pass_.begin.clock,
+                position_s=round(pass_.begin.position_s, 3),
             ),
             motion=events.Motion(
-                direction=run.direction, stationary=run.stationary, zones=list(run.zones)
+                direction=pass_.direction, stationary=pass_.stationary, zones=list(pass_.zones)
             ),
             best=events.BestView(box=read.box, quad=read.quad),
             match=match,
             stream=Stream(
-                frames_dropped=self._stream.frames_dropped - run.stream_before.frames_dropped,
-                reconnects=self._stream.reconnects - run.stream_before.reconnects,
+                frames_dropped=self._stream.frames_dropped - pass_.stream_at_start.frames_dropped,
+                reconnects=self._stream.reconnects - pass_.stream_at_start.reconnects,
             ),
             model=self.model,
         )
@@ -288,12 +293,12 @@ class Passes:
 
 
 def _is_whole(plate: SeenPlate, frame: Frame) -> bool:
-    """Whether no part of it can be outside the picture."""
+    """Whether the picture's edge can't cut the plate."""
     (x0, y0, x1, y1), (height, width) = plate.box, frame.image.shape[:2]
     return min(x0, y0, width - x1, height - y1) >= _EDGE * (y1 - y0)
 
 
-def _unread(plate: SeenPlate) -> SeenPlate:
-    """A plate of which nothing is read: a part of a text looks like another one."""
+def _without_text(plate: SeenPlate) -> SeenPlate:
+    """The plate as unreadable: a part of a text looks like another text."""
     nothing = plate.log_probs[:, :0]
     return replace(plate, text="", score=0.0, candidates=(), log_probs=nothing)

@@ -1,4 +1,4 @@
-"""Has a camera's frames read: by `plate_recognition` on a Triton, or by nets in this process."""
+"""Read the plates in a camera's frames: with a Triton, or with nets in this process."""
 
 import contextlib
 import json
@@ -28,22 +28,20 @@ _OUTPUTS = (
     *(TENSORS.coordinates, TENSORS.texts, "quads", "detection_scores", "text_scores", "lines"),
     *("candidates", "candidate_scores", "log_probs", "crops", MODEL_INFO),
 )
-# The header by which the embedded Triton opens its restricted protocols.
+# The header with the key to the embedded Triton's restricted protocols.
 _KEY_HEADER = "triton-grpc-protocol-plates-key"
 _TIMEOUT_S = 10.0
 
 
 class RecognizerAway(Exception):
-    """Triton gave no answer to a frame; the message says why."""
+    """Triton did not answer; the message says why."""
 
 
 class TritonRecognizer:
-    """Reads frames by a Triton's `plate_recognition`, one after the other.
+    """Reads frames with `plate_recognition` on a Triton, one after the other.
 
-    `model` and `reader` are those of the last answer, which may come from another version.
-
-    Pixels go through shared memory where a `key` opens that way to the embedded Triton, else with
-    the request, which takes longer.
+    `model` and `reader` belong to the last response; they change with the model's version. With a
+    `key` to the embedded Triton, pixels are passed in shared memory; else, slower, in the request.
     """
 
     def __init__(self, settings: Settings, camera: str, key: str = "") -> None:
@@ -55,7 +53,7 @@ class TritonRecognizer:
         self.reader = Reader()
 
     def read(self, image: NDArray[np.uint8]) -> list[SeenPlate]:
-        """Read the plates in (H, W, 3) uint8 BGR; a `RecognizerAway` if there is no answer."""
+        """Read the plates in (H, W, 3) uint8 BGR; raises `RecognizerAway`."""
         pixels = InferInput(TENSORS.pixels, list(image.shape), "UINT8")
         try:
             if self._shared:
@@ -73,12 +71,12 @@ class TritonRecognizer:
             )
         except InferenceServerException as error:
             if self._shared:
-                self._shared.forget()  # A Triton that was restarted knows nothing of it.
+                self._shared.forget()  # It must be registered again if Triton was restarted.
             raise RecognizerAway(str(error.message() or error)) from error
         found = {name: result.as_numpy(name) for name in _OUTPUTS}
         info = json.loads(found[MODEL_INFO][0])
         model = Model(version=info["version"], weights=info["weights"])
-        if model != self.model:  # Choose texts as what has answered does.
+        if model != self.model:  # Choose texts with the settings of the new version.
             spec = spec_from_json(RecognizerSpec, info["decoding"]["spec"], "spec")
             calibration = Calibration.from_json(json.dumps(info["decoding"]["calibration"]))
             countries = self._countries or spec.countries
@@ -87,30 +85,30 @@ class TritonRecognizer:
 
 
 class _SharedPixels:
-    """A piece of shared memory that Triton reads pixels from."""
+    """A block of shared memory from which Triton reads pixels."""
 
     def __init__(self, client: InferenceServerClient, name: str, key: str) -> None:
         self._client, self._name, self._headers = client, name, {_KEY_HEADER: key}
         self._memory: SharedMemory | None = None
 
     def put(self, image: NDArray[np.uint8]) -> str:
-        """Write (H, W, 3) pixels; returns the name by which Triton knows the memory."""
+        """Write (H, W, 3) pixels; returns the name under which the memory is registered."""
         if self._memory is None or self._memory.size < image.nbytes:
             self.forget()
             self._memory = SharedMemory(create=True, size=image.nbytes)
             region = self._name, f"/{self._memory.name}", self._memory.size
             try:
-                # A process of this camera that was killed has left its own there.
+                # A killed process of this camera may have left its registration.
                 self._client.unregister_system_shared_memory(self._name, headers=self._headers)
                 self._client.register_system_shared_memory(*region, headers=self._headers)
             finally:
-                # Both have it open: it goes with them, also if they are killed.
+                # Both processes have it open; it is freed when both have ended, even by a kill.
                 self._memory.unlink()
         np.ndarray(image.shape, np.uint8, self._memory.buf)[:] = image
         return self._name
 
     def forget(self) -> None:
-        """Give the memory back, here and at Triton."""
+        """Unregister the memory at Triton and release it here."""
         memory, self._memory = self._memory, None
         if memory is not None:
             with contextlib.suppress(InferenceServerException):
@@ -145,5 +143,5 @@ def _from_outputs(found: Mapping[str, NDArray[Any]], image: NDArray[np.uint8]) -
 
 
 def seen_plates(plates: Sequence[Plate], image: NDArray[np.uint8]) -> list[SeenPlate]:
-    """Take over the plates that `pipeline.read_plates` found in (H, W, 3) uint8 BGR."""
+    """Convert the plates that `pipeline.read_plates` found in (H, W, 3) uint8 BGR."""
     return _from_outputs(arrays_of(plates, _OUTPUTS), image)

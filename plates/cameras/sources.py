@@ -1,4 +1,4 @@
-"""Where a camera's frames come from: streams, files, devices, and frames that are pushed."""
+"""The sources of a camera's frames: streams, files, devices, and pushed frames."""
 
 import errno
 import logging
@@ -23,27 +23,27 @@ from numpy.typing import NDArray
 
 from plates.cameras.frames import WHOLE, Clock, Crop, Frame, SourceState, Status
 
-# A stream that gives no new picture for so long is connected anew.
+# A stream without a new picture for so many seconds is reconnected.
 _SILENT_S = 8.0
 _OPEN_S = 8.0
-# A reader that is so late reads keyframes alone until it has caught up.
+# With a larger delay only keyframes are decoded, until the reader has caught up.
 _LATE_S = 2.0
-# The least delay of all frames grows by that with each, as clocks drift apart or are set.
+# The least delay so far grows by this per frame, as clocks drift apart or are set.
 _CREEP_S = 1e-4
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0  # before reconnecting
 _HEARTBEAT_S = 1.0
-# Capture times further from the clock than that aren't believed: some send local time as UTC.
+# Capture times that are further from this machine's clock are ignored: some send local time as UTC.
 _MOST_SKEW_S = 1500.0
 _CLOSE_S = 2.0
 _NO_TIMES = 0x80  # FFmpeg's AVFMT_NOTIMESTAMPS
-# Before the host, or where cameras have it in the path or behind it: "?user=admin&pwd=…".
+# Passwords before the host, and in the path or query of some cameras: "?user=admin&pwd=…".
 _PASSWORD = re.compile(
     r"(?<=://)([^/@\s:]*:).*(?=@)"
     r"|((?<![a-z])(?:(?:login)?pas\w*|psw|pwd|token|key)=)[^&\s]*",
     re.I,
 )
 
-# What a camera may send over HTTP.
+# The formats that are accepted over HTTP.
 _HTTP_FORMATS = (
     "mpjpeg,mjpeg,jpeg_pipe,image2,mpegts,mpeg,mpegvideo,m4v,h264,hevc,flv,asf,ogg,mov,matroska,avi"
 )
@@ -54,7 +54,7 @@ av.logging.set_level(None)
 
 
 class SourceError(Exception):
-    """A source can't be read; the message has no password."""
+    """A source can't be read; the message contains no password."""
 
     def __init__(self, problem: str, status: Status = "failed") -> None:
         super().__init__(problem)
@@ -62,18 +62,18 @@ class SourceError(Exception):
 
 
 def redacted(text: str) -> str:
-    """A text, such as an address, without the passwords of addresses in it."""
+    """Replace the passwords of all addresses in a text."""
     return _PASSWORD.sub(r"\1\2***", text)
 
 
 def file_path(address: str) -> str:
-    """An address, or the path that a file:// URL names."""
+    """The path of a file:// URL; any other address as it is."""
     path = address.removeprefix("file://localhost").removeprefix("file://")
     return address if path == address else unquote(path)
 
 
 class FrameSource:
-    """Hands over a camera's frames, cropped; the newest one, where another thread is faster."""
+    """Yields a camera's frames, cropped: the newest one, if they come faster than they are read."""
 
     def __init__(self, crop: Crop = WHOLE) -> None:
         self.state = SourceState()
@@ -83,7 +83,7 @@ class FrameSource:
         self._over = threading.Event()
 
     def frames(self) -> Iterator[Frame | None]:
-        """Hand over frames until it has ended; None about once a second while none comes."""
+        """Yield frames until the source ends; None about once a second while no frame comes."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._newest or self._over.is_set(), _HEARTBEAT_S)
@@ -97,7 +97,7 @@ class FrameSource:
             yield frame
 
     def close(self) -> None:
-        """End it."""
+        """End the source."""
         with self._changed:
             self._over.set()
             self._changed.notify_all()
@@ -107,7 +107,7 @@ class FrameSource:
         sides = np.array((width, height) * 2)
         x0, y0, x1, y1 = np.rint(sides * self._crop).astype(int)
         frame = replace(frame, image=np.ascontiguousarray(frame.image[y0:y1, x0:x1]))
-        if not frame.image.size:  # of a picture of a few pixels
+        if not frame.image.size:  # The picture has only a few pixels.
             return
         with self._changed:
             self.state.frames_dropped += self._newest is not None
@@ -116,14 +116,13 @@ class FrameSource:
 
 
 class Source(FrameSource):
-    """A stream (rtsp, http), a device (/dev/video0) or a video file, decoded by a thread.
+    """A stream (rtsp, http), a device (/dev/video0) or a video file, decoded in a thread.
 
-    Of streams the newest frame is handed over, and those that came meanwhile are dropped; a stream
-    that ends, hangs or sends garbage is connected again, later and later, for ever. A file's frames
-    are all handed over; where it, or its end, can't be decoded, its last state is "failed".
-
-    The address has user and password, where the camera wants them; `fps` frames a second are handed
-    over, at most; `hwaccel` decodes, if PyAV has it here, such as "cuda" or "vaapi".
+    A stream yields its newest frame and drops those that came before it unread. A stream that ends,
+    hangs or sends garbage is reconnected for ever, with exponential back-off. A file yields all
+    frames; if it or its end can't be decoded, the last state is "failed". At most `fps` frames per
+    second are yielded. The address includes user and password if the camera needs them. `hwaccel`
+    is a device for decoding that PyAV supports on this machine, such as "cuda" or "vaapi".
     """
 
     def __init__(
@@ -138,7 +137,7 @@ class Source(FrameSource):
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread; it may outlive this call while a camera doesn't answer."""
+        """End the thread; while a camera doesn't answer, it may live on after this call."""
         super().close()
         self._thread.join(_CLOSE_S)
 
@@ -149,7 +148,7 @@ class Source(FrameSource):
             try:
                 self._read()
                 self.state.status, self.state.problem = "ended", ""
-            except Exception as error:  # Whatever it is: the camera is asked again.
+            except Exception as error:  # Whatever went wrong, a live source is reconnected.
                 self.state.status, self.state.problem = _explained(error)
             if self.state.problem and (self._worked or self.state.problem != problem_before):
                 log.warning("%s: %s", redacted(self._address), self.state.problem)
@@ -165,10 +164,10 @@ class Source(FrameSource):
     def _open(self) -> av.container.InputContainer:
         if not self.state.problem:
             self.state.status = "connecting"
-        # By default FFmpeg looks at five seconds of a stream before it begins.
+        # By default FFmpeg analyzes five seconds of a stream before it yields frames.
         options = {"analyzeduration": "500000", "http_proxy": ""} if self._live else {}
         over_http = self._address.startswith("http")
-        # Unasked for, a playlist or a redirect has this machine open what the camera can't reach.
+        # A camera could use a playlist or redirect to make this machine open internal addresses.
         if over_http and ".m3u8" not in self._address:
             options |= {"format_whitelist": _HTTP_FORMATS, "max_redirects": "0"}
         options |= {"rtsp_transport": "tcp"} if self._address.startswith("rtsp") else {}
@@ -192,7 +191,7 @@ class Source(FrameSource):
             if not container.streams.video or container.format.name == "tty":  # text, drawn
                 raise SourceError("it has no video")
             stream = container.streams.video[0]
-            # Threads that decode a frame each would hold back as many frames.
+            # With frame threading the decoder would delay the stream by a frame per thread.
             stream.thread_type = "SLICE"
             clock = _CaptureClock(container, self._address, self._live)
             due_s, least_s = -math.inf, math.inf
@@ -202,8 +201,8 @@ class Source(FrameSource):
                     return
                 captured, position_s = clock.of(frame)
                 if clock.source == "rtcp":
-                    # Beside the least delay, as the camera's clock may be wrong.
-                    delay_s = time.monotonic() - position_s  # Clocks that are set are no delay.
+                    # Compare with the least delay; wall clocks may be wrong, or set meanwhile.
+                    delay_s = time.monotonic() - position_s
                     least_s = min(least_s + _CREEP_S, delay_s)
                     late = delay_s - least_s > _LATE_S
                     stream.codec_context.skip_frame = "NONKEY" if late else "DEFAULT"
@@ -216,13 +215,13 @@ class Source(FrameSource):
                 if not frozen:
                     upright = np.rot90(image, round(frame.rotation / 90))
                     self._hand_over(Frame(upright, captured, clock.source, position_s))
-                elif time.monotonic() - began > _SILENT_S:  # Until then, it may change.
+                elif time.monotonic() - began > _SILENT_S:  # Until then the picture may change.
                     break
             if frozen:
                 raise SourceError(f"the picture has not changed for {_SILENT_S:g} s", "frozen")
 
     def _has_frozen(self, image: NDArray[np.uint8]) -> bool:
-        """Whether the same picture has come for too long, over however many connections."""
+        """Whether all pictures were the same for too long, also over several connections."""
         picture, now = image[::16, ::16].tobytes(), time.monotonic()
         if picture != self._picture:
             self._picture, self._changed_at = picture, now
@@ -237,12 +236,12 @@ class Source(FrameSource):
 
 
 class PushedFrames(FrameSource):
-    """A camera whose frames are pushed, one at a time; it is "silent" while none comes."""
+    """A camera whose frames are pushed one by one; its status is "silent" while none comes."""
 
     _first = 0.0  # the first frame's time
 
     def put(self, image: NDArray[np.uint8], captured: float | None) -> None:
-        """Take (H, W, 3) uint8 BGR, by default of now; times are Unix seconds."""
+        """Add (H, W, 3) uint8 BGR, captured at a Unix time in seconds; None means now."""
         clock: Clock = "arrival" if captured is None else "rtcp"
         moment = time.time() if captured is None else captured
         self._first = self._first or moment
@@ -256,12 +255,12 @@ class PushedFrames(FrameSource):
 
 
 class _CaptureClock:
-    """When frames were taken, and how that is known."""
+    """Determines when frames were captured, and by which clock."""
 
     def __init__(self, container: av.container.InputContainer, address: str, live: bool) -> None:
         self._container, self._live = container, live
         self.source: Clock = "arrival" if live else "file"
-        if not live:  # When its first frame was taken. A file is as old as its last one.
+        if not live:  # `_began` is the first frame's time; a file was modified at its last frame.
             try:
                 created = container.metadata["creation_time"]
                 self._began = datetime.fromisoformat(created).timestamp()
@@ -269,10 +268,10 @@ class _CaptureClock:
                 duration_s = (container.duration or 0) / av.time_base
                 self._began = Path(address).stat().st_mtime - duration_s
         self._time_s, self._first_s, self._least_s = 0.0, math.inf, math.inf
-        self._epoch_s = 0.0
+        self._epoch_s = 0.0  # Unix time of the stream's time 0; 0 if unknown
 
     def hear(self, packet: "av.Packet[av.VideoStream]") -> None:
-        """Note what a camera's last report says of its times: its two clocks drift apart."""
+        """Note the camera's last RTCP report: stream time and camera clock drift apart."""
         if packet.pts is not None and packet.has_sidedata("prft"):
             [began_us] = np.frombuffer(bytes(packet.get_sidedata("prft")), np.int64, 1)
             self._epoch_s = began_us / 1e6 - float(packet.pts * packet.time_base)
@@ -281,24 +280,24 @@ class _CaptureClock:
         """Unix seconds, and seconds since the first frame."""
         now = time.time()
         time_s = self._time_s if frame.time is None else frame.time
-        # MJPEG and raw H.264 have no times; FFmpeg counts 25 frames a second, or says nothing.
+        # MJPEG and raw H.264 have no timestamps; FFmpeg assumes 25 frames a second, or gives none.
         if self._container.format.flags & _NO_TIMES:
             time_s = time.monotonic() if self._live else self._time_s + 1 / 25
-        if time_s < self._time_s - 1.0:  # It was set back, as cameras do: the position goes on.
+        if time_s < self._time_s - 1.0:  # The camera set its clock back: the position goes on.
             self._first_s += time_s - self._time_s
         self._first_s = min(self._first_s, time_s)
         self._time_s = time_s
         position_s = time_s - self._first_s
         if not self._live:
             return self._began + position_s, position_s
-        # Those that came before the first report have none of their own.
+        # Frames before the first report with side data use the container's start time.
         epoch_s = self._epoch_s or (self._container.start_time_realtime or 0) / 1e6
         known = epoch_s + time_s if epoch_s else 0.0
         if abs(known - now) < _MOST_SKEW_S:
             self.source = "rtcp"
             return known, position_s
         self.source = "arrival"
-        # Beside the least delay so far, by a clock that nobody sets: frames come late, never early.
+        # Frames are never early: subtract the delay beyond the least one, by the monotonic clock.
         began = time.monotonic() - position_s
         self._least_s = max(min(self._least_s + _CREEP_S, began), began - _SILENT_S)
         return now - (began - self._least_s), position_s
@@ -307,11 +306,11 @@ class _CaptureClock:
 def _decoded(
     container: av.container.InputContainer, stream: av.VideoStream, clock: _CaptureClock
 ) -> Iterator[av.VideoFrame]:
-    """The stream's pictures; what is broken is passed over, unless nothing else comes."""
+    """Decode the stream; skip broken packets, unless nothing else comes for too long."""
     decoded_at, broken = time.monotonic(), False
     for packet in container.demux(stream):
         clock.hear(packet)
-        broken = packet.is_corrupt if packet.size else broken  # A file's last one is empty.
+        broken = packet.is_corrupt if packet.size else broken  # A file's last packet is empty.
         try:
             frames = packet.decode()
         except av.error.InvalidDataError:
@@ -335,21 +334,21 @@ def _explained(error: Exception) -> tuple[Status, str]:
 
 
 class MotionGate:
-    """Separates frames in which something moved from those that need not be read."""
+    """Selects the frames in which something moved; the others need not be read."""
 
-    # Shares of the frame's sides: finer than a far plate. Grey levels beyond noise and its drift.
+    # Tiles smaller than a far plate; a difference in grey levels above noise and its drift.
     _TILES_WH, _LEAST = (160, 90), 6.0
-    # So often a frame is read even if nothing seems to move.
+    # After so many seconds a frame is read even without motion.
     _AT_LEAST_EVERY_S = 1.0
 
     def __init__(self) -> None:
-        self._seen: NDArray[np.int16] | None = None
+        self._seen: NDArray[np.int16] | None = None  # the last selected frame
         self._read_at = 0.0
 
     def moved(self, frame: Frame) -> bool:
-        """Whether a frame differs from the last one that was to be read, or that is long ago."""
-        few = cv2.resize(frame.image, self._TILES_WH, interpolation=cv2.INTER_AREA)
-        now = few.astype(np.int16)
+        """Whether to read a frame: it differs from the last selected one, or that is long ago."""
+        tiles = cv2.resize(frame.image, self._TILES_WH, interpolation=cv2.INTER_AREA)
+        now = tiles.astype(np.int16)
         waited_s = frame.captured - self._read_at
         still = (
             self._seen is not None

@@ -1,4 +1,4 @@
-"""Events on their way to targets, and what is kept of them, in SQL."""
+"""The SQL database of events and of the deliveries that are still pending."""
 
 import json
 import logging
@@ -19,12 +19,13 @@ from plates.cameras.settings import Storage
 
 logger = logging.getLogger(__name__)
 
-# So long a writer waits for others, and for a database that is away until it tries again.
-_BUSY_S, _AGAIN_S = 10, 2
-_AT_ONCE, _PURGED_AT_ONCE = 100, 2000  # events; whoever writes or reads waits for a purge
-# So long an event is kept at least, for those who watch live.
+# How long a writer waits for other writers, and how long for a retry without a database.
+_BUSY_S, _RETRY_S = 10, 2
+# Events per query, and per purge, during which all readers and writers wait.
+_AT_ONCE, _PURGED_AT_ONCE = 100, 2000
+# An event is kept for at least so many seconds, for live viewers.
 _LIVE_S = 60
-# Delays of 2, 4, … 512 and then 600 s are a day, also where the clock jumps.
+# Retries after 2, 4, … 512, then every 600 s: so many attempts take a day, even if the clock jumps.
 _LONGEST_DELAY_S, _MAX_ATTEMPTS = 600, 152
 _WILDCARDS = str.maketrans({"!": "!!", "%": "!%", "_": "!_", "*": "%", "?": "_"})
 
@@ -46,9 +47,9 @@ _events = sa.Table(
     sa.UniqueConstraint("pass_id", "revision", "type"),
     sa.Index("events_started", "started"),
     sa.Index("events_created", "created"),
-    # What is searched, without the payloads: they are most of the table.
+    # Covers searches without reading the payloads, which are most of the table.
     sa.Index("events_searched", "seq", "pass_id", "camera", "text", "started", "type"),
-    # A deleted event's number isn't given again: clients go on after the last that they saw.
+    # Don't reuse the number of a deleted event: clients continue after the last number they saw.
     sqlite_autoincrement=True,
 )
 _ended = _events.c.type == "pass.ended"
@@ -56,7 +57,7 @@ sa.Index("one_end", _events.c.pass_id, unique=True, sqlite_where=_ended, postgre
 _shown = _events.c.picture.is_not(None)
 sa.Index("events_shown", _events.c.seq, sqlite_where=_shown, postgresql_where=_shown)
 
-# What targets are owed: the row of an event that is delivered or given up is deleted.
+# Pending deliveries; a row is deleted when its event is delivered or given up.
 _deliveries = sa.Table(
     "deliveries",
     _TABLES,
@@ -68,7 +69,7 @@ _deliveries = sa.Table(
 
 _other = _events.alias()
 _same_pass = _other.c.pass_id == _events.c.pass_id
-# Conditions on events: another of the same pass came later, or before; a target waits for it.
+# Conditions on events: the same pass has a later event, or an earlier one; a delivery is pending.
 _superseded = sa.exists().where(_same_pass, _other.c.seq > _events.c.seq)
 _preceded = sa.exists().where(_same_pass, _other.c.seq < _events.c.seq)
 _of_event = _deliveries.c.seq == _events.c.seq
@@ -81,26 +82,26 @@ def _first(limit: int, condition: Any, order: Any = None) -> sa.ColumnElement[bo
 
 
 class StoreUnavailable(Exception):
-    """The database can't be reached or doesn't do its work; it may later."""
+    """The database can't be reached or has failed; a retry may succeed."""
 
 
 class PassesQuery(BaseModel):
-    """Which passes are wanted."""
+    """The filters of a search for passes."""
 
     model_config = {"extra": "forbid"}
 
     text: str = Field(
-        "", max_length=32, description="Part of a text; or a whole one, `*` any characters, `?` one"
+        "", max_length=32, description="Part of the text, or all of it with `*` (any) and `?` (one)"
     )
     camera: str = ""
-    since: AwareDatetime | None = Field(None, description="First seen then or later")
-    until: AwareDatetime | None = Field(None, description="First seen before")
+    since: AwareDatetime | None = Field(None, description="First seen at this time or later")
+    until: AwareDatetime | None = Field(None, description="First seen before this time")
     limit: int = Field(50, ge=1, le=500)
-    before: int | None = Field(None, ge=0, le=2**62, description="`next` of the page before")
+    before: int | None = Field(None, ge=0, le=2**62, description="`next` of the previous page")
 
 
 class Delivery(NamedTuple):
-    """An event that a target has not received yet."""
+    """An event and a target that has not received it yet."""
 
     seq: int
     target: str
@@ -115,10 +116,10 @@ def _is(delivery: Delivery) -> sa.ColumnElement[bool]:
 
 
 class Store:
-    """What workers, deliveries and gateway share; each method may raise `StoreUnavailable`.
+    """The database shared by workers, deliveries and gateway; methods raise `StoreUnavailable`.
 
-    Without `texts` an event is deleted a minute after its last delivery, without `pictures` a
-    picture after its last delivery, and everything after some days.
+    Without `texts`, an event is deleted a minute after its last delivery; without `pictures`, its
+    picture is deleted after the last delivery. After `days` everything is deleted.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -127,12 +128,12 @@ class Store:
         is_sqlite = url.startswith("sqlite")
         self._insert: Any = sqlite.insert if is_sqlite else postgresql.insert
         self._lock = "BEGIN IMMEDIATE" if is_sqlite else "SELECT pg_advisory_xact_lock(7075)"
-        # SQLite's transactions begin where the lock is taken, not before.
-        how = {"timeout": _BUSY_S} | ({"isolation_level": None} if is_sqlite else {})
+        # Without an isolation level, SQLite's transactions begin with the statement in `_lock`.
+        args = {"timeout": _BUSY_S} | ({"isolation_level": None} if is_sqlite else {})
         url = url.replace("postgresql://", "postgresql+pg8000://")
-        # A file is opened each time: it may have been replaced, as by a backup.
+        # Open the file anew each time: it may have been replaced, for example by a backup.
         pool = sa.NullPool if is_sqlite else sa.QueuePool
-        self._engine = sa.create_engine(url, connect_args=how, poolclass=pool, pool_pre_ping=True)
+        self._engine = sa.create_engine(url, connect_args=args, poolclass=pool, pool_pre_ping=True)
 
     def close(self) -> None:
         """Close the connections."""
@@ -145,10 +146,10 @@ class Store:
         targets: Iterable[str],
         created: float | None = None,
     ) -> bool:
-        """Write an event (of now) and what targets are owed; False, and nothing, if it is there."""
+        """Write an event, by default created now, and its deliveries; False if it exists."""
         row = event.model_dump(include={"revision", "type", "camera", "text"})
         row |= {"pass_id": event.id, "started": event.time.first, "created": created or time.time()}
-        # In ASCII, which databases of any encoding take.
+        # ASCII, for databases of any encoding.
         payload = json.dumps(event.model_dump(mode="json"), separators=(",", ":"))
         row |= {"payload": payload, "picture": picture}
         new = self._insert(_events).values(row).on_conflict_do_nothing().returning(_events.c.seq)
@@ -160,10 +161,7 @@ class Store:
         return seq is not None
 
     def search(self, query: PassesQuery) -> list[tuple[int, str]]:
-        """Find passes as they last stood: numbers and JSON, the newest first.
-
-        A page's last number is the next one's `before`.
-        """
+        """Find passes, newest first: the number (`before` of a next page) and JSON of each."""
         text = latin(query.text)
         pattern = (text if set(text) & set("*?") else f"*{text}*").translate(_WILDCARDS)
         wanted = [~_superseded, _events.c.text.like(pattern, escape="!")]
@@ -178,68 +176,69 @@ class Store:
         return self._find(*wanted, order=_events.c.seq.desc(), limit=query.limit)
 
     def events_after(self, seq: int) -> list[tuple[int, str]]:
-        """The first that follow one, in the order in which they were added."""
+        """The next events after a number, in ascending order: their numbers and JSON."""
         return self._find(_events.c.seq > seq, limit=_AT_ONCE)
 
     def last_seq(self) -> int:
-        """The number of the last event; 0 without any."""
+        """The number of the last event; 0 without events."""
         with self._transaction() as connection:
             return connection.scalar(sa.select(sa.func.max(_events.c.seq))) or 0
 
     def picture(self, pass_id: str) -> bytes | None:
-        """The last picture that is kept of a pass."""
+        """The last stored picture of a pass."""
         query = sa.select(_events.c.picture).where(_events.c.pass_id == pass_id, _shown)
         with self._transaction() as connection:
             return connection.scalar(query.order_by(_events.c.seq.desc())) or None
 
     def running(self, camera: str | None = None) -> list[Pass]:
-        """A camera's passes, or all, that have not ended, as they last stood."""
-        its = _events.c.camera == camera if camera else sa.true()
-        found = self._find(its, ~_ended, ~_superseded)
+        """The last events of passes that have not ended, of one camera or of all."""
+        of_camera = _events.c.camera == camera if camera else sa.true()
+        found = self._find(of_camera, ~_ended, ~_superseded)
         return [Pass.model_validate_json(payload) for _, payload in found]
 
     def due(self, target: str, now: float) -> list[Delivery]:
-        """What to try now, the oldest first."""
-        owed = _deliveries.c
-        # A time further away than any delay is of a clock that has jumped back since.
-        is_due = (owed.next_at <= now) | (owed.next_at > now + 2 * _LONGEST_DELAY_S)
+        """The deliveries to try now, the oldest first."""
+        pending = _deliveries.c
+        # A time later than any delay allows was set before the clock jumped back.
+        is_due = (pending.next_at <= now) | (pending.next_at > now + 2 * _LONGEST_DELAY_S)
         event = _events.c.payload, _events.c.picture, _events.c.created
-        query = sa.select(owed.seq, owed.target, owed.attempts, *event)
-        query = query.join(_events, _of_event).where(owed.target == target, is_due)
+        query = sa.select(pending.seq, pending.target, pending.attempts, *event)
+        query = query.join(_events, _of_event).where(pending.target == target, is_due)
         with self._transaction() as connection:
-            rows = connection.execute(query.order_by(owed.seq).limit(_AT_ONCE))
+            rows = connection.execute(query.order_by(pending.seq).limit(_AT_ONCE))
             return [Delivery(*row) for row in rows]
 
     def delivered(self, delivery: Delivery) -> None:
-        """Owe it no longer; had it failed before, the target is back, and what waits goes now."""
+        """Remove a delivery; if it was a retry, the target is back: retry its other events now."""
         with self._transaction(write=True) as connection:
             connection.execute(sa.delete(_deliveries).where(_is(delivery)))
             if delivery.attempts:
-                # What is refused alone keeps its delays, lest it be given up too early.
-                owed = _deliveries.c
-                waits = (owed.attempts < _MAX_ATTEMPTS // 2) & (owed.next_at > 0)
-                waiting = sa.update(_deliveries).where(owed.target == delivery.target, waits)
+                # An event that is refused while others are taken keeps its delays: else it would be
+                # given up in less than a day.
+                pending = _deliveries.c
+                waits = (pending.attempts < _MAX_ATTEMPTS // 2) & (pending.next_at > 0)
+                waiting = sa.update(_deliveries).where(pending.target == delivery.target, waits)
                 connection.execute(waiting.values(next_at=0))
 
     def failed(self, delivery: Delivery, now: float) -> bool:
-        """It is tried again later; False: that has been done for a day, it is given up."""
+        """Schedule a retry; after a day of retries, give the delivery up and return False."""
         attempts = delivery.attempts + 1
         values = {"attempts": attempts, "next_at": now + min(2.0**attempts, _LONGEST_DELAY_S)}
-        again = sa.update(_deliveries).values(values)
-        change = again if attempts < _MAX_ATTEMPTS else sa.delete(_deliveries)
+        retry = sa.update(_deliveries).values(values)
+        change = retry if attempts < _MAX_ATTEMPTS else sa.delete(_deliveries)
         with self._transaction(write=True) as connection:
             connection.execute(change.where(_is(delivery)))
-        return change is again
+        return change is retry
 
     def purge(self, now: float, targets: Iterable[str]) -> None:
-        """Delete some of what isn't kept, and what is owed of that or to other targets."""
+        """Delete a batch of events that aren't kept, and deliveries without event or target."""
         done = ~_pending & (_events.c.created < now - _LIVE_S)
-        # A running pass stays, so that it can be ended after a crash; an end goes last.
+        # Keep the last event of an open pass, to end it after a crash; delete a pass's end last.
         unneeded = done & (_superseded | (_ended & ~_preceded))
         old = _events.c.created < now - self._storage.days * 86_400
-        unowed = _deliveries.c.target.not_in(list(targets)) | ~sa.exists().where(_of_event)
+        obsolete = _deliveries.c.target.not_in(list(targets)) | ~sa.exists().where(_of_event)
         with self._transaction(write=True) as connection:
-            connection.execute(sa.delete(_deliveries).where(unowed))
+            connection.execute(sa.delete(_deliveries).where(obsolete))
             unkept = _first(_PURGED_AT_ONCE, old if self._storage.texts else old | unneeded)
             connection.execute(sa.delete(_events).where(unkept))
             if not self._storage.pictures:
@@ -258,26 +257,26 @@ class Store:
     def _transaction(self, write: bool = False) -> Iterator[sa.Connection]:
         try:
             with self._engine.begin() as connection:
-                # One writer at a time: no lower number may appear after a higher one.
+                # Writers take turns, so that no lower number becomes visible after a higher one.
                 if write or not self._created:
                     connection.exec_driver_sql(self._lock)
                 if not self._created:
                     _TABLES.create_all(connection)
-                    for index in _events.indexes:  # of a table that an earlier version made
+                    for index in _events.indexes:  # A table of an earlier version may lack some.
                         index.create(connection, checkfirst=True)
                 yield connection
             self._created = True
-        # pg8000 lets its socket's errors through.
+        # OSError: pg8000 doesn't wrap errors of its socket.
         except (sa.exc.DBAPIError, sa.exc.TimeoutError, OSError) as error:
-            self._created = False  # It may be another database now.
-            # Without the statement, whose parameters are texts of plates.
+            self._created = False  # It may be another database after a reconnection.
+            # Leave out the statement: its parameters contain texts of plates.
             raise StoreUnavailable(str(getattr(error, "orig", error))) from None
 
 
 class Outbox:
-    """Does a worker's writes in order; while the database is away, again and again.
+    """Runs a worker's writes in order, and retries them while the database is unavailable.
 
-    Until an event is written it is in memory alone: a worker that is killed loses it.
+    Events are in memory until they are written: a killed worker loses them.
     """
 
     def __init__(self) -> None:
@@ -286,11 +285,11 @@ class Outbox:
         self._thread.start()
 
     def put(self, write: Callable[[], object]) -> None:
-        """Hand over a write; never waits."""
+        """Queue a write; never blocks."""
         self._queue.put(write)
 
     def close(self, timeout_s: float = 10) -> bool:
-        """Whether everything could be written in time."""
+        """Finish; returns whether everything was written in time."""
         self._queue.put(None)
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
@@ -302,9 +301,9 @@ class Outbox:
                 write()
             except StoreUnavailable as error:
                 logger.warning("Events wait for the database: %s", error)
-                time.sleep(_AGAIN_S)
+                time.sleep(_RETRY_S)
                 continue
             except Exception as error:
-                # It must not hold what comes after; its message may have texts of plates.
+                # Later writes must go on. The message may contain texts of plates.
                 logger.error("What was to be written is lost: %s", type(error).__name__)
             write = self._queue.get()

@@ -1,9 +1,8 @@
-"""Which plate of a frame is which plate of the frames before.
+"""Assign the plates of each frame to tracks: which plate is which plate of the frames before.
 
-Plates are assigned to tracks so that place, size and text together fit best. A track's place is
-predicted at its own speed in real time, for frames come at any rate and some never come; distances
-are counted in plate widths. Our own: what is at hand counts updates instead of seconds, and knows
-nothing of texts.
+Plates and tracks are paired so that position, size and text together fit best. A track's position
+is predicted from its velocity in real time, because frames come at any rate and some are missing;
+distances are in plate widths. Libraries count updates instead of seconds and don't compare texts.
 """
 
 from collections.abc import Sequence
@@ -16,24 +15,27 @@ from scipy.optimize import linear_sum_assignment
 from plates.cameras.frames import SeenPlate
 from plates.cameras.fusion import Fusion, Reader, log_likelihood
 
-# Seconds without sight after which a track ends: its text isn't known; it is, so that it is known
-# again; it stands, so that only something before it can hide it.
-_SILENT_S, _READ_SILENT_S, _STANDING_SILENT_S = 3.0, 4.0, 30.0
-# What moves by less than a third of a plate's width in that time stands.
-_STANDING_S, _STANDING_WIDTHS = 5.0, 1 / 3
-# By how many widths a plate strays from what is expected: at once, for each second, and for each
-# second while its speed isn't known; by how much its width's log changes.
-_STRAY, _STRAY_PER_S, _STRAY_AT_FIRST_PER_S = 0.4, 3.0, 15.0
-_SCALE_STRAY = 0.5
-# Speeds are believed for so long, and follow new ones by that share.
-_LONGEST_WAY_S, _GAIN = 1.0, 0.6
-# Log-odds: its text speaks for a plate, if it may be right; below the least, plates are different
-# ones. No frame is surer of another text than the last number.
-_SAME_TEXT, _MAY_BE, _LEAST, _SUREST = 7.0, 0.2, -6.0, 0.9999
-# Another vehicle needs a while to come where one was: sooner, another text is rather an error.
+# A track ends after so many seconds without a detection: before its text is known; after that, as
+# the text can re-identify it; and while the plate is stationary, as only an occlusion can hide it.
+_TIMEOUT_S, _READ_TIMEOUT_S, _STATIONARY_TIMEOUT_S = 3.0, 4.0, 30.0
+# A plate that moves less than this share of its width in so many seconds is stationary.
+_STATIONARY_AFTER_S, _STATIONARY_WIDTHS = 5.0, 1 / 3
+# Standard deviation of the distance from the predicted position, in plate widths: its constant
+# part, and its growth per second with a known and an unknown velocity. Then that of log(width).
+_DEVIATION, _DEVIATION_PER_S, _UNKNOWN_VELOCITY_PER_S = 0.4, 3.0, 15.0
+_SCALE_DEVIATION = 0.5
+# A velocity is extrapolated for at most so many seconds; weight of its latest measurement.
+_LONGEST_EXTRAPOLATION_S, _GAIN = 1.0, 0.6
+# Log-odds that a plate gains by showing the track's text; the least score of a track's text that is
+# compared; the least log-odds of a plate and a track to be assigned; the highest score that a text
+# which contradicts the track's can have.
+_SAME_TEXT, _LEAST_SCORE, _LEAST_ODDS, _MOST_SCORE = 7.0, 0.2, -6.0, 0.9999
+# Lower bound of a contradicting text's log-odds, per second since a frame last agreed, for at least
+# the second number of seconds: another vehicle needs time to come, so an early change of the text
+# is rather a misreading.
 _OTHER_PER_S, _SOONEST_OTHER_S = -12.0, 0.25
-# After so long out of sight it may be another one: what frames say against its text adds up.
-_HIDDEN_S = 1.1
+# After a gap of so many seconds the plate may be another one: contradicting texts add up from then.
+_GAP_S = 1.1
 
 Point = NDArray[np.float64]
 
@@ -42,103 +44,103 @@ class Track:
     """One plate over frames; times are seconds of a clock that never goes back."""
 
     def __init__(self, plate: SeenPlate, now: float, reader: Reader) -> None:
-        self.fusion = Fusion(reader)  # what the frames say of its text
-        self.plate, self.seen = plate, now  # as it was seen last, and when that was
-        self._known = now  # when a frame last agreed with its text, or it had none yet
-        # Whether it was out of sight since then, and what frames after that say against its text.
-        self._hidden, self._doubt = False, 0.0
-        self.stands = False  # whether it has been in one place for five seconds
-        self._speed: Point | None = None  # per second
-        self._view = self._anchor = _view_of(plate)
-        self._anchored = now
+        self.fusion = Fusion(reader)  # reads the text from all frames
+        self.plate, self.last_seen = plate, now  # the last detection and its time
+        self._last_agreed = now  # when a frame last agreed with the text, or there was no text yet
+        # Whether there was a gap since then, and the log-odds of contradicting texts after it.
+        self._had_gap, self._contradiction = False, 0.0
+        self.stationary = False
+        self._velocity: Point | None = None  # of `_position`, per second
+        self._position = self._anchor = _position_of(plate)
+        self._anchored = now  # since when the plate has been near the anchor
         self.fusion.add(plate)
 
     def add(self, plate: SeenPlate, now: float) -> None:
-        """See it once more."""
-        view, passed = _view_of(plate), now - self.seen
-        self._hidden |= passed > _HIDDEN_S
+        """Add a detection."""
+        position, passed = _position_of(plate), now - self.last_seen
+        self._had_gap |= passed > _GAP_S
         if not self._text or (odds := self._text_odds(plate, now)) == _SAME_TEXT:
-            self._known, self._hidden, self._doubt = now, False, 0.0
-        elif self._hidden and plate.text:
-            self._doubt = min(self._doubt, odds)
+            self._last_agreed, self._had_gap, self._contradiction = now, False, 0.0
+        elif self._had_gap and plate.text:
+            self._contradiction = min(self._contradiction, odds)
         if passed > 0:
-            speed = (view - self._view) / passed
-            old = speed if self._speed is None else self._speed
-            self._speed = _GAIN * speed + (1 - _GAIN) * old
-        self._view, self.plate = view, plate
+            velocity = (position - self._position) / passed
+            old = velocity if self._velocity is None else self._velocity
+            self._velocity = _GAIN * velocity + (1 - _GAIN) * old
+        self._position, self.plate = position, plate
         self.fusion.add(plate)
-        self._be_seen(now)
+        self._mark_seen(now)
 
     def stay(self, now: float) -> None:
-        """It is where it was."""
-        if self._known == self.seen:  # What has not moved says what it said.
-            self._known = now
-        self._speed = np.zeros(3)
-        self._be_seen(now)
+        """Note a frame in which nothing has moved: the plate is where it was."""
+        if self._last_agreed == self.last_seen:  # An unchanged plate still agrees with the text.
+            self._last_agreed = now
+        self._velocity = np.zeros(3)
+        self._mark_seen(now)
 
     def is_over(self, now: float) -> bool:
-        """Whether it has been out of sight for too long."""
-        known = _READ_SILENT_S if self._text else _SILENT_S
-        return now - self.seen > (_STANDING_SILENT_S if self.stands else known)
+        """Whether there was no detection for too long."""
+        moving = _READ_TIMEOUT_S if self._text else _TIMEOUT_S
+        return now - self.last_seen > (_STATIONARY_TIMEOUT_S if self.stationary else moving)
 
     def log_odds(self, plate: SeenPlate, now: float) -> float:
-        """How far a plate is this one: log-likelihoods of place, size and text."""
-        passed = now - self.seen
+        """How well a plate fits this track: the sum of log-likelihoods of position, size, text."""
+        passed = now - self.last_seen
         text = self._text_odds(plate, now)
-        # What stands is still there after a while, too.
-        passed = min(passed, _SOONEST_OTHER_S) if self.stands else passed
-        speed = np.zeros(3) if self._speed is None else self._speed
-        offset = _view_of(plate) - self._view
-        # Scale isn't predicted: what is hidden in part seems to shrink.
-        way = offset[:2] - speed[:2] * min(passed, _LONGEST_WAY_S)
-        at_first = _STRAY_AT_FIRST_PER_S * min(passed, _LONGEST_WAY_S)
-        stray = _STRAY + (at_first if self._speed is None else _STRAY_PER_S * passed)
-        place = float(np.hypot(*way)) / exp(self._view[2] + max(offset[2], 0.0)) / stray
-        scale = float(offset[2]) / _SCALE_STRAY
-        return text - (place**2 + scale**2) / 2 - 2 * log(stray)
+        # A stationary plate is still in its place after a gap, so don't widen the search.
+        passed = min(passed, _SOONEST_OTHER_S) if self.stationary else passed
+        velocity = np.zeros(3) if self._velocity is None else self._velocity
+        offset = _position_of(plate) - self._position
+        # The width isn't predicted: a plate that is partly occluded seems to shrink.
+        error = offset[:2] - velocity[:2] * min(passed, _LONGEST_EXTRAPOLATION_S)
+        unknown = _UNKNOWN_VELOCITY_PER_S * min(passed, _LONGEST_EXTRAPOLATION_S)
+        deviation = _DEVIATION + (unknown if self._velocity is None else _DEVIATION_PER_S * passed)
+        width = exp(self._position[2] + max(offset[2], 0.0))  # the larger one of both
+        place = float(np.hypot(*error)) / width / deviation
+        scale = float(offset[2]) / _SCALE_DEVIATION
+        return text - (place**2 + scale**2) / 2 - 2 * log(deviation)
 
     @property
     def _text(self) -> str:
-        """Its likeliest text; "" where another one may be as likely."""
+        """The text if its score is above 0.5, else ""."""
         reading = self.fusion.result().reading
         return reading.best if reading.score > 0.5 else ""
 
     def _text_odds(self, plate: SeenPlate, now: float) -> float:
+        """Log-odds that a plate has this track's text; 0 if either one is too uncertain."""
         reading = self.fusion.result().reading
-        if reading.score <= _MAY_BE or not plate.candidates:
+        if reading.score <= _LEAST_SCORE or not plate.candidates:
             return 0.0
-        mine, own = reading.best, plate.candidates[0][0]
-        likelihood = log_likelihood(plate, mine, self.fusion.alphabet)
+        track_text, frame_text = reading.best, plate.candidates[0][0]
+        likelihood = log_likelihood(plate, track_text, self.fusion.alphabet)
         if likelihood > log(0.3):
             return _SAME_TEXT
-        if not self._text or _is_part(own, mine) or _is_part(mine, own):
-            return 0.0  # it isn't known, or something hides the rest
-        # Either may be the one that errs: what does each think of the other's text?
+        if not self._text or _is_part(frame_text, track_text) or _is_part(track_text, frame_text):
+            return 0.0  # The text is uncertain, or the rest of the plate is occluded.
+        # Either text may be the misreading: compare both in the frame, then both in the track.
         probabilities = self.fusion.result().probabilities
-        alike = exp(min(likelihood - log_likelihood(plate, own, self.fusion.alphabet), 0.0))
-        alike = max(alike, min(probabilities.get(own, 0.0) / probabilities[mine], 1.0))
-        odds = log(1 - min(plate.score, _SUREST) * (1 - alike))
-        return max(odds + self._doubt, _OTHER_PER_S * max(now - self._known, _SOONEST_OTHER_S))
+        alike = exp(min(likelihood - log_likelihood(plate, frame_text, self.fusion.alphabet), 0.0))
+        alike = max(alike, min(probabilities.get(frame_text, 0.0) / probabilities[track_text], 1.0))
+        odds = log(1 - min(plate.score, _MOST_SCORE) * (1 - alike))
+        bound = _OTHER_PER_S * max(now - self._last_agreed, _SOONEST_OTHER_S)
+        return max(odds + self._contradiction, bound)
 
-    def _be_seen(self, now: float) -> None:
-        self.seen = now
-        moved = float(np.hypot(*(self._view - self._anchor)[:2])) / exp(self._view[2])
-        if moved > _STANDING_WIDTHS:
-            self._anchor, self._anchored = self._view, now
-        self.stands = now - self._anchored >= _STANDING_S
+    def _mark_seen(self, now: float) -> None:
+        self.last_seen = now
+        offset = (self._position - self._anchor)[:2]
+        if float(np.hypot(*offset)) / exp(self._position[2]) > _STATIONARY_WIDTHS:
+            self._anchor, self._anchored = self._position, now
+        self.stationary = now - self._anchored >= _STATIONARY_AFTER_S
 
 
 def assign(
     plates: Sequence[SeenPlate], tracks: Sequence[Track], now: float, reader: Reader
 ) -> list[Track]:
-    """Add a frame's plates to these tracks, or to new ones; returns each plate's track.
-
-    What is found twice counts once.
-    """
-    plates = _without_doubles(plates)
+    """Add a frame's plates, without duplicates, to these or new tracks; returns their tracks."""
+    plates = _without_duplicates(plates)
     odds = np.array([[track.log_odds(plate, now) for plate in plates] for track in tracks])
-    # What fits too badly counts nothing: no other pair is torn apart for its sake.
-    gain = np.maximum(odds.reshape(len(tracks), len(plates)) - _LEAST, 0.0)
+    # Pairs below the least log-odds all gain 0: a bad pair doesn't break up a better one.
+    gain = np.maximum(odds.reshape(len(tracks), len(plates)) - _LEAST_ODDS, 0.0)
     found: dict[int, Track] = {}
     for row, column in zip(*linear_sum_assignment(gain, maximize=True), strict=True):
         if gain[row, column] > 0:
@@ -151,19 +153,19 @@ def assign(
     return [found[column] for column in range(len(plates))]
 
 
-def _view_of(plate: SeenPlate) -> Point:
-    """(3,): the middle in pixels, log of the width."""
+def _position_of(plate: SeenPlate) -> Point:
+    """(3,): x and y of the centre in pixels, log of the width."""
     return np.array((*plate.middle, log(plate.width)))
 
 
 def _is_part(part: str, text: str) -> bool:
-    """Whether a text is left of another one when some of its characters are left out."""
+    """Whether `part` is `text` without some of its characters (a subsequence)."""
     rest = iter(text)
     return all(char in rest for char in part)
 
 
-def _without_doubles(plates: Sequence[SeenPlate]) -> list[SeenPlate]:
-    """Drop a plate whose middle lies in another one's box: the surer one stays."""
+def _without_duplicates(plates: Sequence[SeenPlate]) -> list[SeenPlate]:
+    """Drop a plate whose centre lies in the box of one with a higher text score."""
     kept: list[SeenPlate] = []
     for plate in sorted(plates, key=lambda plate: -plate.score):
         x, y = plate.middle

@@ -1,4 +1,4 @@
-"""A camera's way from frames to reports, and what `plates watch` makes of them."""
+"""Follow cameras from frames to reports, and the outputs of `plates watch`."""
 
 import csv
 import logging
@@ -39,29 +39,28 @@ CSV_COLUMNS = (
 )
 _HEADINGS = ("camera", "seen", "text", "format", "score", "motion", "list")
 _SHOWN = 30  # passes in the table
-_TICKS = 1000  # per second, of an annotated video's clock
+_TICKS = 1000  # per second, in the timestamps of annotated videos
 
 log = logging.getLogger("plates.cameras")
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One frame of a camera, None where none came in time, and what is reported at it."""
+    """One frame of a camera with its plates and reports."""
 
     camera: str
-    frame: Frame | None
-    plates: Sequence[SeenPlate] | None  # None where it was not read
+    frame: Frame | None  # None if no frame came in time
+    plates: Sequence[SeenPlate] | None  # None if the frame was not read
     reports: Sequence[Report]
 
 
 Camera = tuple[FrameSource, Passes]
-# What becomes of each step.
 Output = Callable[[Step], None]
-Read = Callable[[NDArray[np.uint8]], list[SeenPlate]]  # of a frame's (H, W, 3) uint8 BGR picture
+Read = Callable[[NDArray[np.uint8]], list[SeenPlate]]  # from (H, W, 3) uint8 BGR
 
 
 def follow(source: FrameSource, passes: Passes, read: Read) -> Iterator[Step]:
-    """Read a camera's frames until its source ends. Frames in which nothing moves are not read."""
+    """Read a camera's frames until its source ends; frames without motion are not read."""
     gate = MotionGate()
     for frame in source.frames():
         plates: list[SeenPlate] | None = None
@@ -74,8 +73,8 @@ def follow(source: FrameSource, passes: Passes, read: Read) -> Iterator[Step]:
                 plates = read(frame.image)
             except RecognizerAway as error:
                 log.warning("%s: a frame was not read: %s", passes.camera, error)
-                gate = MotionGate()  # What it took for read was not.
-                reports = []  # Nobody looked, so nothing has left.
+                gate = MotionGate()  # The old one counts this frame as read.
+                reports = []  # Without a reading no pass can have ended.
             else:
                 state = source.state
                 stream = Stream(frames_dropped=state.frames_dropped, reconnects=state.reconnects)
@@ -85,10 +84,10 @@ def follow(source: FrameSource, passes: Passes, read: Read) -> Iterator[Step]:
 
 
 def follow_all(cameras: Sequence[Camera], nets: Nets, outputs: Sequence[Output]) -> None:
-    """Follow several cameras at once, a thread each, until all have ended; then close them.
+    """Follow several cameras, each in a thread, until all have ended; then close them.
 
-    Frames are read by nets in this process and steps go to the outputs in turns. An error of one
-    camera is raised once the others have ended.
+    The nets in this process read one frame at a time, and the outputs get one step at a time. The
+    error of a camera is raised after the others have ended.
     """
     turn = Lock()
 
@@ -105,7 +104,7 @@ def follow_all(cameras: Sequence[Camera], nets: Nets, outputs: Sequence[Output])
         if source.state.status == "failed":
             raise SourceError(f"{passes.camera}: {source.state.problem}")
 
-    # Closed first, so that the threads end after Ctrl-C, too.
+    # The sources close before the pool waits, so that its threads end after Ctrl-C, too.
     with ThreadPoolExecutor(len(cameras)) as pool, ExitStack() as stack:
         for source, _ in cameras:
             stack.callback(source.close)
@@ -118,7 +117,7 @@ def follow_all(cameras: Sequence[Camera], nets: Nets, outputs: Sequence[Output])
 def open_cameras(
     addresses: Sequence[str], fps: float, lists: Sequence[PlateList], nets: Nets, weights: str
 ) -> list[Camera]:
-    """Open sources, named after their addresses, for nets in this process with their weights."""
+    """Open a camera for each address, named after it, for nets in this process."""
     config, names = nets.config, set[str]()
     reader = Reader(config.grammar, config.calibration, config.specs.recognizer)
     model = Model(version=MODEL_VERSION, weights=weights)
@@ -140,7 +139,7 @@ def print_json(step: Step) -> None:
 
 
 def print_csv(step: Step) -> None:
-    """Print a row for each pass that has ended; `CSV_COLUMNS` names its cells."""
+    """Print a row with `CSV_COLUMNS` for each pass that has ended."""
     for event in _ended(step):
         match = (event.match.list, event.match.probability) if event.match else ("", "")
         times = event.model_dump(mode="json", include={"time"})["time"]
@@ -154,7 +153,7 @@ def print_csv(step: Step) -> None:
 
 @contextmanager
 def live_table() -> Iterator[Output]:
-    """Keep a table of the last passes up to date; where stdout is no terminal, print lines."""
+    """Show a live table of the last passes; if stdout is not a terminal, print ended passes."""
     console, passes = Console(), dict[str, Pass]()
     live = Live(console=console, auto_refresh=False)
 
@@ -183,14 +182,14 @@ def live_table() -> Iterator[Output]:
 
 @contextmanager
 def annotated_videos(folder: Path, fps: float) -> Iterator[Output]:
-    """Write a video for each camera, with the plates drawn in, into a folder.
+    """Write a video per camera, with the plates drawn in, to a folder.
 
-    A frame that was not read gets the plates of the one before.
+    A frame that was not read shows the plates of the previous frame.
     """
     folder.mkdir(parents=True, exist_ok=True)
     videos: dict[str, tuple[av.container.OutputContainer, av.VideoStream]] = {}
     seen: dict[str, Sequence[SeenPlate]] = {}
-    times: dict[str, tuple[float, int]] = {}  # the first frame's, and the last one's in ticks
+    times: dict[str, tuple[float, int]] = {}  # the first frame's time, the last one's in ticks
 
     def write(step: Step) -> None:
         if step.frame is None:
@@ -199,7 +198,7 @@ def annotated_videos(folder: Path, fps: float) -> Iterator[Output]:
             seen[step.camera] = step.plates
         rgb = cv2.cvtColor(step.frame.image, cv2.COLOR_BGR2RGB)  # five times as fast as [..., ::-1]
         drawn = annotate(np.asarray(rgb, np.uint8), seen.get(step.camera, ()))
-        drawn = drawn[: drawn.shape[0] // 2 * 2, : drawn.shape[1] // 2 * 2]  # as H.264 needs it
+        drawn = drawn[: drawn.shape[0] // 2 * 2, : drawn.shape[1] // 2 * 2]  # even, for H.264
         if step.camera not in videos:
             (path := folder / f"{step.camera}.mp4").write_bytes(b"")  # PyAV's error names no file.
             container = av.open(path, "w")
@@ -209,7 +208,7 @@ def annotated_videos(folder: Path, fps: float) -> Iterator[Output]:
             videos[step.camera] = container, stream
         container, stream = videos[step.camera]
         frame = av.VideoFrame.from_ndarray(drawn, "rgb24")
-        # Positions begin anew when a camera is reached again; a film's times can't.
+        # Stream positions restart after a reconnection; a video's timestamps must increase.
         first, last = times.get(step.camera, (step.frame.captured, -1))
         now = max(last + 1, round((step.frame.captured - first) * _TICKS))
         times[step.camera] = first, now

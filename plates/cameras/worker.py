@@ -1,7 +1,7 @@
-"""The processes of `plates serve --cameras`: one for each camera, one for all deliveries.
+"""The worker processes of `plates serve --cameras`: one per camera, and one for all deliveries.
 
-Started by the supervisor. A camera's process reads its source, has the frames read by Triton and
-writes its events into the store, from where the deliveries and the gateway take them.
+The supervisor starts them. A camera's process decodes its source, sends the frames to Triton and
+writes events to the store, from which the delivery process and the gateway read them.
 """
 
 import argparse
@@ -38,30 +38,30 @@ from plates.cameras.store import Outbox, Store
 from plates.cameras.watch import follow
 from plates.serving.child import SIGN_S, Child, begin, give_sign, python
 
-_FLUSH_S = 1.5
+_FLUSH_S = 1.5  # for the last events at the end
 
 log = logging.getLogger("plates.cameras")
 
 
 def parts(path: Path, environment: Callable[[], Mapping[str, str]]) -> list[Child]:
-    """The supervisor's parts: a process for each camera of a file, and one that delivers.
+    """The supervisor's parts: a process for each camera of a file, and one for the deliveries.
 
-    A file with mistakes is a `CameraSettingsError` that names them all.
+    Raises `CameraSettingsError` if the file is invalid.
     """
     file = camera_settings.load(path)
-    works = {f"camera {camera.name}": ("--camera", camera.name) for camera in file.cameras}
+    roles = {f"camera {camera.name}": ("--camera", camera.name) for camera in file.cameras}
     return [
-        Child(name, [*python("plates.cameras.worker"), *work], environment, needed=False)
-        for name, work in {**works, "delivery": ("--deliver",)}.items()
+        Child(name, [*python("plates.cameras.worker"), *role], environment, needed=False)
+        for name, role in {**roles, "delivery": ("--deliver",)}.items()
     ]
 
 
 def main() -> None:
-    """Work until the supervisor ends this process or has ended itself."""
+    """Run until the supervisor stops this process or ends."""
     parser = argparse.ArgumentParser(prog="python -m plates.cameras.worker")
-    work = parser.add_mutually_exclusive_group(required=True)
-    work.add_argument("--camera", metavar="NAME")
-    work.add_argument("--deliver", action="store_true")
+    role = parser.add_mutually_exclusive_group(required=True)
+    role.add_argument("--camera", metavar="NAME")
+    role.add_argument("--deliver", action="store_true")
     options, settings = begin(parser)
     if settings.cameras is None:
         raise SystemExit("PLATES_CAMERAS is not set")
@@ -77,13 +77,13 @@ def main() -> None:
 def _deliver(file: camera_settings.CamerasFile, store: Store, alive: int) -> None:
     cameras = [camera.name for camera in file.cameras]
 
-    def end_unfollowed() -> None:
+    def end_orphans() -> None:
         for event in store.running():
-            if event.camera not in cameras:  # Nobody else ends it.
+            if event.camera not in cameras:  # No process of its camera can end this pass.
                 end, created = _end_of(event)
                 store.add(end, None, [], created)
 
-    Outbox().put(end_unfollowed)
+    Outbox().put(end_orphans)
     work = store, targets_of(file), threading.Event()
     worker = threading.Thread(target=deliver, args=work, daemon=True)
     worker.start()
@@ -112,7 +112,7 @@ def _follow(
         for event in store.running(camera.name):
             add(*_end_of(event))
 
-    # What was in sight when this camera's last process was killed: this one doesn't know it.
+    # End the passes that were open when this camera's previous process was killed.
     outbox.put(end_running)
     lists = [PlateList(name, file.lists[name]) for name in camera.lists]
     passes = Passes(camera.name, recognizer.reader, recognizer.model, camera.zones, lists)
@@ -131,16 +131,16 @@ def _follow(
 
     def goes_on() -> bool:
         nonlocal written
-        # Not with each frame: a step is only a sign of life.
+        # Each step gives a sign of life; the state is written less often.
         if (now := time.monotonic()) - written >= SIGN_S:
             written, file = now, state_file(folder, camera.name)
-            with contextlib.suppress(OSError):  # no space, say
+            with contextlib.suppress(OSError):  # such as a full disk
                 part = file.with_suffix(".part")
                 part.write_text(json.dumps(asdict(source.state)))
                 part.replace(file)
         return give_sign(alive)
 
-    # In order: what is in sight ends, and is written.
+    # On SIGTERM the source is closed, so that open passes end and are written.
     signal.signal(signal.SIGTERM, stop)
     for step in follow(source, passes, read):
         for report in step.reports:
@@ -149,7 +149,7 @@ def _follow(
             outbox.put(partial(add, report.event, time.time(), picture))
         if not goes_on():
             return
-    # A file has ended: nothing to do is no reason to be started again.
+    # After the end of a file, stay alive: the supervisor would restart this process.
     while not stopping.is_set() and goes_on():
         time.sleep(SIGN_S)
     if not outbox.close(_FLUSH_S):
@@ -157,14 +157,16 @@ def _follow(
 
 
 def _end_of(event: Pass) -> tuple[Pass, float]:
-    """The end of a pass as it stands, and its time: old enough to open no gate, but not deleted."""
+    """End a pass as it was reported last; returns the event and its time of creation.
+
+    That is the last frame's time, at most 40 s ago: such an end opens no gate, but is kept for now.
+    """
     end = event.model_copy(update={"type": "pass.ended", "revision": event.revision + 1})
     now = time.time()
     return end, min(max(event.time.last, now - 40), now)
 
 
 def _source(camera: camera_settings.Camera, folder: Path, limits: Limits) -> FrameSource:
-    """A camera's source; one without an address waits for frames on its socket."""
     if camera.source is not None:
         return Source(camera.source.get_secret_value(), camera.fps, camera.hwaccel, camera.crop)
     frames = PushedFrames(camera.crop)
@@ -174,8 +176,8 @@ def _source(camera: camera_settings.Camera, folder: Path, limits: Limits) -> Fra
 
 
 def receive(path: Path, frames: PushedFrames, limits: Limits) -> None:
-    """Take frames that the gateway pushes to a socket, for ever."""
-    path.unlink(missing_ok=True)  # of this camera's last process
+    """Receive frames that the gateway pushes to a socket, for ever."""
+    path.unlink(missing_ok=True)  # the socket of this camera's previous process
     with Listener(str(path), "AF_UNIX") as listener:
         while True:
             with contextlib.suppress(OSError, EOFError), listener.accept() as connection:
