@@ -48,7 +48,7 @@ class UploadForm:
     max_photos: int = 1
     any_field: bool = False  # whether a file in any field counts as the photo
     text: bool = False  # whether forms of both types, and JSON, may hold a photo as base64 text
-    refused: Mapping[str, str] = field(default_factory=dict)  # names of fields, error messages
+    refused: Mapping[str, str] = field(default_factory=dict)  # error messages by field name
 
     @property
     def types(self) -> tuple[str, ...]:
