@@ -1,1 +1,1 @@
-"""The gateway: photos and answers over HTTP, before a Triton that reads them."""
+"""The gateway: an HTTP API in front of the Triton server that reads the photos."""

@@ -1,4 +1,4 @@
-"""The admission queue: which photo is read now, which waits, and which is refused."""
+"""The admission queue: decides whether a photo is read now, waits, or is refused."""
 
 import asyncio
 import time
@@ -8,23 +8,23 @@ from contextlib import asynccontextmanager
 from api.errors import Overloaded
 from api.request import Deadline
 
-# Weights of a new sample in the mean of service times and in their deviation, and how many
-# deviations above the mean a photo may well take: those of TCP's time-outs (RFC 6298, 2).
+# Weights of a new sample in the running mean of the service times and in their mean deviation, and
+# the deviations to add to the mean for `likely_s`: as in TCP's retransmission timer (RFC 6298, 2).
 _MEAN_GAIN, _DEVIATION_GAIN, _DEVIATIONS = 1 / 8, 1 / 4, 4
-# What was measured longer ago says nothing about now.
+# Seconds after which the measured service times are out of date.
 _MEMORY_S = 5.0
 _LONGEST_RETRY_S = 60.0
 
 
 class ServiceTimes:
-    """For how long photos keep their places lately; all zero if nothing was measured lately."""
+    """How long recent photos kept their places; all values are 0 without a recent sample."""
 
     def __init__(self) -> None:
         self._mean_s = self._deviation_s = 0.0
         self._noted_at = float("-inf")
 
     def note(self, seconds: float) -> None:
-        """Learn from one photo."""
+        """Add a photo's service time to the estimates."""
         if self._is_known:
             error = seconds - self._mean_s
             self._deviation_s += _DEVIATION_GAIN * (abs(error) - self._deviation_s)
@@ -35,12 +35,12 @@ class ServiceTimes:
 
     @property
     def mean_s(self) -> float:
-        """Exponentially weighted mean."""
+        """Exponentially weighted mean of the service times."""
         return self._mean_s if self._is_known else 0.0
 
     @property
     def likely_s(self) -> float:
-        """What few photos exceed."""
+        """A service time that few photos exceed."""
         return self._mean_s + _DEVIATIONS * self._deviation_s if self._is_known else 0.0
 
     @property
@@ -49,36 +49,36 @@ class ServiceTimes:
 
 
 class Admission:
-    """A first-come queue before a few places, which refuses what it can't serve in time.
+    """A first-in, first-out queue for a few places; it refuses photos that it can't serve in time.
 
-    A free place is given at once, regardless of the measured service times: that is how a wrong
-    estimate gets corrected. All others wait, unless the queue is full or the answer would
-    come after the deadline. For one event loop.
+    A photo takes a free place at once, whatever service time is expected: this corrects a wrong
+    estimate. If no place is free, it waits, or is refused if the queue is full or the answer
+    would come after the deadline. Use each instance in one event loop only.
     """
 
     def __init__(self, concurrency: int, max_waiting: int) -> None:
         self._concurrency, self._max_waiting = concurrency, max_waiting
         self._times = ServiceTimes()
-        # It hands a free place to the first that waits, so no photo overtakes others.
+        # The semaphore serves waiting tasks in order, so no photo overtakes another.
         self._places = asyncio.Semaphore(concurrency)
         self._entered_at: list[float] = []
         self.waiting = 0  # photos without a place
 
     @property
     def in_flight(self) -> int:
-        """How many photos have a place."""
+        """Number of photos that have a place."""
         return len(self._entered_at)
 
     def refuse_if_full(self, deadline: Deadline) -> None:
-        """Raise `Overloaded` if there is no place for a photo, and no use in waiting for one.
+        """Raise `Overloaded` if no place is free and a photo can't wait for one.
 
-        Asked before a photo is uploaded, it saves both sides the upload: while the photo
-        comes in, its deadline nears as fast as the queue moves on.
+        Routes call this before an upload, to save both sides the transfer. The upload's duration
+        doesn't matter: during it the expected wait and the time to the deadline shrink alike.
         """
         if not self._places.locked():
             return
         if self.waiting >= self._max_waiting:
-            raise self._refusal("full", "More photos are waiting than can be read.")
+            raise self._refusal("full", "Too many photos are waiting.")
         if self._expected_wait_s() + self._times.likely_s > deadline.remaining_s:
             raise self._refusal("wait", "The photo can't be read before its deadline.")
 
@@ -86,10 +86,10 @@ class Admission:
     async def place(self, deadline: Deadline) -> AsyncGenerator[None]:
         """Wait for a place, and keep it until the context ends; raises `Overloaded`."""
         if deadline.remaining_s <= 0:
-            raise self._refusal("deadline", "The time for this request was over.")
+            raise self._refusal("deadline", "The request's deadline has passed.")
         self.refuse_if_full(deadline)
         if not await self._acquire(deadline):
-            raise self._refusal("deadline", "The photo's turn did not come before its deadline.")
+            raise self._refusal("deadline", "The photo could not be read before its deadline.")
         entered_at = time.monotonic()
         self._entered_at.append(entered_at)
         read = False
@@ -98,15 +98,15 @@ class Admission:
             read = True
         finally:
             took_s = time.monotonic() - entered_at
-            # A quick failure says nothing about how long photos take. A late one does: the
-            # photo would have taken longer still.
+            # A quick failure is no sample of the service time. A failure later than the mean is
+            # one: the photo would have taken even longer.
             if read or took_s > self._times.mean_s:
                 self._times.note(took_s)
             self._entered_at.remove(entered_at)
             self._places.release()
 
     async def _acquire(self, deadline: Deadline) -> bool:
-        """Take a place, at once or in turn; False if then there is no time left to use it."""
+        """Take a place, at once or in turn; False if too little time is left for a photo then."""
         if not self._places.locked():
             return await self._places.acquire()
         self.waiting += 1
@@ -117,15 +117,15 @@ class Admission:
             return False
         finally:
             self.waiting -= 1
-        # The estimate may have grown meanwhile.
+        # The estimate may have grown during the wait.
         in_time = deadline.remaining_s > self._times.likely_s
         if not in_time:
             self._places.release()
         return in_time
 
     def _expected_wait_s(self) -> float:
-        """Until a place is free for one more at the queue's end."""
-        # When even the youngest is older than the mean, the mean is out of date.
+        """Seconds until a photo at the end of the queue gets a place."""
+        # If even the newest photo has kept its place longer than the mean, the mean is too low.
         now = time.monotonic()
         youngest_s = now - max(self._entered_at, default=now)
         service_s = max(self._times.mean_s, youngest_s)

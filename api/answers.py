@@ -1,4 +1,4 @@
-"""The recognizer's result, and the JSON that is made of it; no Triton client is needed for it."""
+"""The recognizer's result and the JSON answers made of it, independent of Triton's client."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from plate_models.recognition.grammar import Reading
 Point = tuple[float, float]
 Quad = tuple[Point, Point, Point, Point]
 
-# A batch's answer, for the OpenAPI document; in it are a photo's answer and a problem.
+# A batch's answer for the OpenAPI document; it contains a photo's answer and a problem.
 _EXAMPLE = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 _READ, _REFUSED = _EXAMPLE["results"]
 
@@ -31,7 +31,7 @@ class ImageSize(BaseModel):
 class Region(BaseModel):
     """Where the plate was issued."""
 
-    code: str = Field(description='As on the plate; "" if it has none')
+    code: str = Field(description='The code on the plate; "" if it has none')
     name: str
     country: str = Field(description='ISO 3166 code in lower case, such as "ru"')
 
@@ -44,7 +44,7 @@ class Character(BaseModel):
 
 
 class Candidate(BaseModel):
-    """One way to read the plate, with the probability that all of it is right."""
+    """A candidate text of the plate, with the probability that all of it is right."""
 
     text: str
     score: float
@@ -54,27 +54,27 @@ class Plate(BaseModel):
     """One plate of the photo."""
 
     text: str = Field(description='In Latin letters, without spaces; "" if not readable')
-    text_native: str = Field(description="The same in the letters of the plate's country")
+    text_native: str = Field(description="The text in the letters of the plate's country")
     score: float = Field(description="Probability that the whole text is right")
     readable: bool
     format: str = Field(description='Such as "ru.car"; "unknown" if no format fits')
-    region: Region | None = Field(description="null if the format has none, or it is unknown")
+    region: Region | None = Field(description="null if unknown, or if the format has no regions")
     rows: list[str] = Field(
-        description="As it stands on the plate; of the first candidate if not readable"
+        description="The text's lines; those of the first candidate if not readable"
     )
     box: Box = Field(description="x0, y0, x1, y1")
     quad: Quad = Field(
-        description="Corners: top left, top right, bottom right, bottom left, as one reads it"
+        description="Corners: top left, top right, bottom right, bottom left of the upright plate"
     )
-    detection_score: float = Field(description="How sure it is that this is a plate")
+    detection_score: float = Field(description="How sure the detector is that this is a plate")
     characters: list[Character] = Field(
-        description="Of the text; of the first candidate if not readable"
+        description="Those of the text, or of the first candidate if not readable"
     )
     candidates: list[Candidate] = Field(description="Best first, also if not readable")
 
 
 class ModelInfo(BaseModel):
-    """What read the photo."""
+    """The models that read the photo."""
 
     version: str
     weights: str = Field(description="SHA-256 of the manifest of the weight files")
@@ -82,30 +82,30 @@ class ModelInfo(BaseModel):
 
 
 class RecognitionInfo(ModelInfo):
-    """What `plate_recognition` says of a photo and its reading."""
+    """The output of the model `plate_recognition` about a photo as a whole."""
 
     image: ImageSize
-    timing_ms: dict[str, float] = {}  # by stage; empty if not reported
+    timing_ms: dict[str, float] = {}  # by stage; empty if Triton reports none
 
 
 @dataclass
 class Recognition:
-    """What `plate_recognition` answers to one photo; the times are known once it was read."""
+    """The result for one photo; the times are set after it was read."""
 
     plates: list[Plate]
     info: RecognitionInfo
     recognition_ms: float = 0.0  # in Triton
-    total_ms: float = 0.0  # since the photo was complete
+    total_ms: float = 0.0  # since the upload was complete
 
 
 class Timing(BaseModel):
-    """Milliseconds, counted from when the photo had come in completely."""
+    """Milliseconds since the upload was complete."""
 
     total: float
 
 
 class PlatesAnswer(BaseModel):
-    """The plates of one photo, surest detection first."""
+    """The plates of one photo, in descending order of `detection_score`."""
 
     model_config = ConfigDict(json_schema_extra={"example": _READ["answer"]})
 
@@ -116,7 +116,7 @@ class PlatesAnswer(BaseModel):
 
 
 class ProblemDocument(BaseModel):
-    """What went wrong (RFC 9457)."""
+    """A problem document (RFC 9457)."""
 
     model_config = ConfigDict(extra="allow", json_schema_extra={"example": _REFUSED["problem"]})
 
@@ -124,13 +124,13 @@ class ProblemDocument(BaseModel):
     title: str
     status: int
     detail: str
-    instance: str = Field(description="/requests/ and the request's id, which the log has, too")
+    instance: str = Field(description="/requests/ and the request's id, which is also in the log")
 
 
 class ReadPhoto(BaseModel):
     """One photo of a batch that was read."""
 
-    filename: str | None = Field(description="As it was sent; null if it was sent without one")
+    filename: str | None = Field(description="The name in the form; null if it has none")
     status: Literal[200] = 200
     answer: PlatesAnswer
 
@@ -139,7 +139,7 @@ class RefusedPhoto(BaseModel):
     """One photo of a batch that was not read."""
 
     filename: str | None
-    status: int = Field(description="What its own request would have been answered with")
+    status: int = Field(description="The status of the answer to this photo alone")
     problem: ProblemDocument
 
 
@@ -147,7 +147,7 @@ BatchItem = ReadPhoto | RefusedPhoto
 
 
 class BatchAnswer(BaseModel):
-    """One result for each photo, in their order."""
+    """One result per photo, in the order of the form."""
 
     model_config = ConfigDict(json_schema_extra={"example": _EXAMPLE})
 
@@ -169,7 +169,7 @@ def answer_of(
 ) -> Plate:
     """Build the JSON of one plate: coordinates to a tenth of a pixel, scores to four digits.
 
-    Box and quad are as in `Plate`; candidates without a text are left out.
+    Box and quad are those of `Plate`. Candidates with an empty text are left out.
     """
     text, candidates = reading.text, reading.candidates
     guesses = [Candidate(text=best, score=_score(sure)) for best, sure in candidates if best]
@@ -194,7 +194,7 @@ def answer_of(
 
 
 def _score(value: float) -> float:
-    # JSON has no NaN; a candidate without a score is not to be relied on.
+    # JSON has no NaN. Candidates without a score get 0, as they are unreliable.
     return 0.0 if math.isnan(value) else round(float(value), 4)
 
 

@@ -1,4 +1,4 @@
-"""What FastAPI passes to the routes: the application's services and the request's context."""
+"""The routes' dependencies in FastAPI: the application's services, the request's context."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -20,7 +20,7 @@ from api.uploads.receiving import Upload, UploadForm, UploadMemory, read_upload
 
 @dataclass
 class Services:
-    """What the routes share for the life of the application."""
+    """The objects that all routes share, for the lifetime of the application."""
 
     settings: Settings
     access: Access
@@ -28,15 +28,15 @@ class Services:
     readiness: Readiness
     metrics: Metrics
     upload_memory: UploadMemory
-    # Photos read for clients of Plate Recognizer, which ask how many.
+    # Photos read for clients of Plate Recognizer, which can query this count.
     calls: int = 0
 
     async def received(
         self, context: RequestContext, form: UploadForm, parameters: F
     ) -> tuple[Upload, F]:
-        """Read a request's body, unless its photo could not be read in time anyway.
+        """Read a request's body; raises `Overloaded` first if its photo can't be read in time.
 
-        Returns the upload, and the parameters of the address overridden by those of the form.
+        Returns the upload and the parameters, those in the form overriding those in the query.
         """
         self.reader.admission.refuse_if_full(context.deadline)
         upload = await read_upload(context, form, self.settings)
@@ -44,8 +44,8 @@ class Services:
         return upload, merged(parameters, query, upload.fields)
 
 
-# async, though nothing is awaited: FastAPI would send a plain function to a thread, which
-# costs a refusal an eighth of its time.
+# async, though it awaits nothing: FastAPI runs plain functions in a thread, which takes an eighth
+# of the time of a refusal.
 async def _services(request: Request) -> Services:
     return cast(Services, request.app.state.services)
 
@@ -57,8 +57,8 @@ _TimeoutHeader = Annotated[
         alias="X-Request-Timeout",
         gt=0,
         allow_inf_nan=False,
-        description="For how many seconds the client waits for the answer, counted from this "
-        "request's head. The service's own limit holds where it is shorter.",
+        description="Seconds that the client waits for the answer, counted from this request's "
+        "head. The service's own limit applies if it is shorter.",
     ),
 ]
 
@@ -70,7 +70,7 @@ async def _context(
     deadline = Deadline(request.state.started + min(timeout_s or limit_s, limit_s))
     context = RequestContext(request, deadline)
     try:
-        # Given back at once when the answer is sent: the client's next photo may be there already.
+        # Release memory once the answer is sent: the client's next photo may have come already.
         with services.upload_memory.share() as context.take:
             yield context
     except asyncio.CancelledError:

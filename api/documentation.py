@@ -1,4 +1,4 @@
-"""What several routes say of themselves in the OpenAPI document."""
+"""Parts of the OpenAPI document that several routes share."""
 
 from typing import Any
 
@@ -10,17 +10,17 @@ from api.uploads.receiving import FORM, JSON, URLENCODED, UploadForm
 
 Responses = dict[int | str, dict[str, Any]]
 
-# Not as `model`: FastAPI would list it as application/json besides. Batches have it there.
+# Not given as `model`, which FastAPI would also list as application/json, as it does for batches.
 _PROBLEM_SCHEMA = {"$ref": f"#/components/schemas/{ProblemDocument.__name__}"}
 
 
 def problem_response(description: str) -> dict[str, Any]:
-    """How a route documents that it may answer with a problem document."""
+    """The OpenAPI response of a route that may answer with a problem document."""
     content = {"application/problem+json": {"schema": _PROBLEM_SCHEMA}}
     return {"content": content, "description": description}
 
 
-# What each status means, in the words of all problems that have it.
+# The meaning of each status: the titles of all problems that have it.
 MEANINGS = {
     status: "; ".join(kind.title for kind in KINDS.values() if kind.status == status)
     for status in sorted({kind.status for kind in KINDS.values()})
@@ -29,16 +29,16 @@ PROBLEMS: Responses = {status: problem_response(text) for status, text in MEANIN
 
 
 def file_field(description: str) -> dict[str, Any]:
-    """The schema of a form's field that holds a file."""
+    """The schema of a form's file field."""
     return {"type": "string", "format": "binary", "description": description}
 
 
 def body_of(form: UploadForm, properties: dict[str, Any]) -> dict[str, Any]:
     """The OpenAPI request body of a route whose form has these fields.
 
-    Those of the address are not listed again: Swagger UI and generated clients would send
-    examples or defaults of them in every form, where they win. Fields that may be left out have
-    an empty example, for the same reason.
+    Omit fields that are query parameters, too: Swagger UI and generated clients would send their
+    examples or defaults in each form, where they override the query. For the same reason, give
+    optional fields an empty example.
     """
     schema = {"type": "object", "required": [form.fields[0]], "properties": properties}
     base64 = {"type": "string", "description": "The photo's bytes in base64"}
@@ -48,20 +48,20 @@ def body_of(form: UploadForm, properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def document_tokens(app: FastAPI) -> None:
-    """Say in the OpenAPI document which routes ask for a token, where tokens are set.
+    """Mark the routes in the OpenAPI document that require a token, if tokens are set.
 
-    Declared as a dependency, as FastAPI has it, it would stand beside every GET route, too.
+    A security dependency of FastAPI would mark all GET routes, too.
     """
     describe = app.openapi
 
     def openapi() -> dict[str, Any]:
         document = describe()
-        token = {"type": "http", "scheme": "bearer", "description": "Where the service has tokens"}
+        token = {"type": "http", "scheme": "bearer", "description": "If the service has tokens"}
         document["components"]["securitySchemes"] = {"token": token}
         for operations in document["paths"].values():
             for operation in operations.values():
                 if "403" in operation["responses"]:
-                    operation["security"] = [{}, {"token": []}]  # {}: or none
+                    operation["security"] = [{}, {"token": []}]  # {}: or no token
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -1,6 +1,6 @@
-"""All answers of the gateway that are errors, as RFC 9457 problem documents.
+"""The gateway's errors, as problem documents (RFC 9457).
 
-Others (404, 405, an unexpected exception) are of the type `about:blank`, as the RFC has it.
+Errors without a class here (404, 405, unexpected exceptions) have the RFC's type `about:blank`.
 """
 
 import math
@@ -12,23 +12,23 @@ from typing import Any, ClassVar
 from starlette.responses import JSONResponse, Response
 
 PROBLEM_PATH = "/problems/"
-_REQUEST_PATH = "/requests/"  # of what a document is about, relative to the service
+_REQUEST_PATH = "/requests/"  # of `instance`, relative to the service
 
-# All kinds of problem that have a document of their own, by their slugs.
+# The kinds of problem that have a type of their own, by slug.
 KINDS: dict[str, type["Problem"]] = {}
 
 
 class Problem(Exception):
-    """An error with an answer of its own; each subclass with a title is a kind.
+    """An error that is answered with a problem document; each subclass with a title is a kind.
 
-    Clients know a kind by its class's name: RateLimited is of the type `/problems/rate-limited`.
+    A kind's type is made of its class name: that of RateLimited is `/problems/rate-limited`.
     """
 
     status: ClassVar[int] = 400
     slug: ClassVar[str]
     title: ClassVar[str]
     headers: Mapping[str, str] = {}
-    reason: str | None = None  # for the metrics: which bound was met, if there were too many
+    reason: str | None = None  # for the metrics: the limit that was exceeded, if one was
 
     def __init_subclass__(cls, status: int | None = None, title: str = "") -> None:
         cls.status, cls.title = status or cls.status, title
@@ -37,13 +37,13 @@ class Problem(Exception):
             KINDS[cls.slug] = cls
 
     def __init__(self, detail: str, **extra: Any) -> None:
-        """Say what happened this time, and what to do; `extra` are members of the document."""
+        """Say in `detail` what happened and what to do; `extra` are members of the document."""
         super().__init__(detail)
         self.detail = detail
         self.extra = extra
 
     def document(self, request_id: str) -> dict[str, Any]:
-        """The members of the problem document, which names its request."""
+        """The members of the problem document, with the request's id in `instance`."""
         return {
             "type": PROBLEM_PATH + self.slug,
             "title": self.title,
@@ -59,35 +59,35 @@ class PhotoProblem(Problem):
 
 
 class EmptyImage(PhotoProblem, title="The photo is empty"):
-    """No bytes came."""
+    """The photo has no bytes."""
 
 
 class UnsupportedType(PhotoProblem, status=415, title="The photo's type is not supported"):
-    """Not an image, or a type that is not read."""
+    """The file is not an image, or its type is not supported."""
 
 
 class BrokenImage(PhotoProblem, status=422, title="The photo is damaged"):
-    """Truncated or damaged."""
+    """The file is truncated or damaged."""
 
 
 class TooManyBytes(PhotoProblem, status=413, title="The photo's file is too large"):
-    """More bytes than allowed."""
+    """The file has more bytes than the settings allow."""
 
 
 class TooManyPixels(PhotoProblem, status=413, title="The photo has too many pixels"):
-    """More pixels than allowed."""
+    """The photo has more pixels than the settings allow."""
 
 
 class InvalidForm(Problem, title="The form can't be read"):
-    """The body is not the multipart form that its Content-Type promises."""
+    """The body does not have the format that its Content-Type names."""
 
 
 class UploadTimeout(Problem, status=408, title="The upload took too long"):
-    """The photo did not come within the time that the settings allow."""
+    """The upload did not complete within the time that the settings allow."""
 
 
 class UnsupportedMediaType(Problem, status=415, title="The body's type or coding is not supported"):
-    """The body is neither a form nor an image, by its Content-Type, or it is compressed."""
+    """The body's Content-Type is neither a form nor an image, or the body is compressed."""
 
     headers: Mapping[str, str] = {"Accept": "multipart/form-data, image/*"}
 
@@ -97,7 +97,7 @@ class MissingImage(Problem, status=422, title="The form holds no photo"):
 
 
 class InvalidParameter(Problem, status=422, title="A parameter is not valid"):
-    """A parameter has a value that makes no sense, or is unknown."""
+    """A parameter is unknown, or its value is invalid."""
 
 
 class MissingToken(Problem, status=401, title="A token is needed"):
@@ -107,22 +107,22 @@ class MissingToken(Problem, status=401, title="A token is needed"):
 
 
 class WrongToken(Problem, status=403, title="The token is not valid"):
-    """The token that came is none of the service's."""
+    """The request's token is none of the service's."""
 
 
 class RateLimited(Problem, status=429, title="Too many requests from this client"):
-    """More photos, or more wrong tokens, came from this client than the settings allow."""
+    """The client sent more photos, or more wrong tokens, than the settings allow."""
 
     reason = "rate"
 
     def __init__(self, what: str = "photos", *, retry_after_s: float) -> None:
         seconds = math.ceil(retry_after_s)
-        super().__init__(f"Too many {what} came from here. Try again in {seconds} s.")
+        super().__init__(f"Too many {what} from this client. Try again in {seconds} s.")
         self.headers = {"Retry-After": str(seconds)}
 
 
 class RecognizerProblem(Problem, status=500):
-    """Not the client's fault: it is Triton's, or this gateway's."""
+    """An error of Triton or of this gateway, not of the client."""
 
 
 class RecognizerFailed(RecognizerProblem, title="The recognizer failed"):
@@ -132,7 +132,7 @@ class RecognizerFailed(RecognizerProblem, title="The recognizer failed"):
 class RecognizerMismatch(
     RecognizerProblem, status=502, title="The recognizer's answer was not understood"
 ):
-    """Triton answered, but not as this gateway's version expects it."""
+    """Triton's answer does not have the form that this version of the gateway expects."""
 
 
 class RecognizerUnavailable(RecognizerProblem, status=503, title="The recognizer is not available"):
@@ -142,11 +142,11 @@ class RecognizerUnavailable(RecognizerProblem, status=503, title="The recognizer
 
 
 class RecognizerTimeout(RecognizerProblem, status=504, title="The recognizer took too long"):
-    """No answer within the time that the client or the settings allow."""
+    """Triton did not answer within the time that the client or the settings allow."""
 
 
 class Overloaded(RecognizerProblem, status=429, title="The service is busy"):
-    """More photos at once than can be read in time."""
+    """There are more photos at once than the service can read in time."""
 
     def __init__(self, detail: str, *, reason: str, retry_after_s: float = 1.0) -> None:
         super().__init__(detail)
@@ -158,7 +158,7 @@ PHOTO_PROBLEMS = {kind.slug: kind for kind in PhotoProblem.__subclasses__()}
 
 
 def plain_document(status: int, detail: str, request_id: str) -> dict[str, Any]:
-    """A problem document for an HTTP status whose phrase says enough (RFC 9457, 4.2.1)."""
+    """A problem document of the type `about:blank`, titled by its status (RFC 9457, 4.2.1)."""
     title, instance = HTTPStatus(status).phrase, _REQUEST_PATH + request_id
     about = {"title": title, "status": status, "detail": detail, "instance": instance}
     return {"type": "about:blank", **about}

@@ -1,4 +1,4 @@
-"""The gateway as an application; `api.edge.protocol.GatewayConfig` says how it is served."""
+"""The gateway as an ASGI application; `api.edge.protocol.GatewayConfig` serves it."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -23,21 +23,18 @@ from api.triton import TritonClient
 from api.uploads.receiving import UploadMemory
 from plate_models.spec import MODEL_VERSION
 
-# What was cancelled by the stop is still answered.
+# Seconds in which requests that the shutdown cancelled can still be answered.
 _GOODBYE_S = 0.05
 
 
 def create_app(settings: Settings, routers: Sequence[APIRouter] = ()) -> FastAPI:
-    """Build the gateway. It connects to Triton when it starts, and starts without it.
-
-    The routers are served beside its own.
-    """
+    """Build the gateway, with `routers` besides its own. It starts even if Triton is away."""
     access = Access(settings)
     metrics = Metrics(settings.status_file, settings.triton_status_file)
 
     @asynccontextmanager
     async def connected(app: FastAPI) -> AsyncGenerator[None]:
-        """Connect to Triton and make what the routes share, while the application runs."""
+        """Connect to Triton and create the routes' shared services, until the shutdown."""
         async with aclosing(TritonClient(settings)) as client:
             readiness = Readiness(client, settings.ready_max_age_s, settings.ready_timeout_s)
             memory = UploadMemory(settings.upload_memory_bytes)
@@ -53,7 +50,7 @@ def create_app(settings: Settings, routers: Sequence[APIRouter] = ()) -> FastAPI
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         lifespan=connected,
         dependencies=[Depends(access.admit)],
-        # A redirect would have a photo sent twice, to wherever the Host header says.
+        # With a redirect, clients would upload a photo twice, to the address in the Host header.
         redirect_slashes=False,
         exception_handlers=HANDLERS,
     )
@@ -61,7 +58,7 @@ def create_app(settings: Settings, routers: Sequence[APIRouter] = ()) -> FastAPI
     for router in (plates.router, *compat.ROUTERS, operation.router, page.router, *routers):
         app.include_router(router)
     document_tokens(app)
-    # The last one added is the outermost.
+    # The middleware added last is the outermost.
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -71,7 +68,7 @@ def create_app(settings: Settings, routers: Sequence[APIRouter] = ()) -> FastAPI
                 *("Authorization", "Content-Type", "Last-Event-ID"),
                 *("X-Request-Id", "X-Request-Timeout"),
             ),
-            # Chromium asks for it before a page of the internet may talk to a local address.
+            # Chromium requires this header before a public page may call a local address.
             allow_private_network=True,
             expose_headers=("Retry-After", "X-Plates-Redacted", "X-Request-Id"),
         )

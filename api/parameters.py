@@ -1,4 +1,4 @@
-"""The parameters that choose among the plates of a photo, the same on every route."""
+"""The parameters that select plates of a photo, the same for all routes."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ def _checked_countries(value: str) -> str:
 
 
 class PlateFilter(BaseModel):
-    """Which plates of the photo are wanted; others are left out of the answer.
+    """Selects the plates of a photo; the answer leaves out the others.
 
-    Query parameters, or fields of the form; a field wins over a parameter of its name.
+    The values are query parameters or fields of the form; a field overrides a query parameter.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -37,13 +37,13 @@ class PlateFilter(BaseModel):
         None,
         ge=0,
         allow_inf_nan=False,
-        description="Only plates whose box is at least that many pixels wide",
+        description="Only plates whose box has at least this width in pixels",
         examples=[60],
     )
     countries: Annotated[str, AfterValidator(_checked_countries)] | None = Field(
         None,
-        description="Whose formats are known, the likeliest first; others are `unknown`: some of "
-        f"`{','.join(at_hand())}`, as far as the weights know them",
+        description="Countries whose plate formats are recognized, the most likely first: some of "
+        f"`{','.join(at_hand())}` that the weights support. Other formats are `unknown`",
         examples=["sk,cz"],
     )
 
@@ -59,17 +59,17 @@ class PlateFilter(BaseModel):
 
 
 class PlatesParameters(PlateFilter):
-    """What a request for one photo may ask for."""
+    """The parameters of a request with one photo."""
 
     redact: bool = Field(
         False,
-        description="Answer with the photo itself, every plate in it blurred, whether or not "
-        "`roi` and `min_width` leave it out; without metadata",
+        description="Answer with the photo itself, without metadata and with all plates blurred, "
+        "even those that `roi` and `min_width` leave out",
     )
 
 
 class LenientFilter(PlateFilter):
-    """The same for clients of other services, whose further parameters are no mistakes."""
+    """The same parameters for clients of other services; ignores unknown parameters."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -85,9 +85,9 @@ def _parse_roi(value: str) -> Box:
 
 
 def merged(parameters: F, query: Pairs, fields: Pairs) -> F:
-    """Let the fields of a form override the parameters of the address, read from its `query`.
+    """Override the parameters, parsed from `query`, with the fields of a form.
 
-    A field that makes no sense or is unknown, and a name that came twice, raise `InvalidParameter`.
+    Raises `InvalidParameter` for an invalid or unknown field, or a name given twice in one place.
     """
     for given in (query, fields):
         counts = Counter(name for name, _ in given)
@@ -108,7 +108,7 @@ def merged(parameters: F, query: Pairs, fields: Pairs) -> F:
 
 
 def invalid_parameters(errors: Sequence[Any]) -> InvalidParameter:
-    """Name each wrong parameter of pydantic's list of errors (`loc`, `msg`, `type`)."""
+    """Convert pydantic's list of errors (`loc`, `msg`, `type`) to one problem."""
     found = []
     for error in errors:
         unknown = error["type"] == "extra_forbidden"

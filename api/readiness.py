@@ -1,4 +1,4 @@
-"""Whether photos are being read right now, tried with a photo."""
+"""Readiness: whether Triton reads photos now, checked with a test photo if necessary."""
 
 import asyncio
 import time
@@ -10,35 +10,36 @@ from plate_models.release import DEFAULT_GOLDEN
 
 
 class Readiness:
-    """Knows whether a photo with a plate was read lately, and tries one if none was.
+    """Knows whether a photo with a plate was read recently, and reads a canary photo if none was.
 
-    Triton's own ready endpoint says yes while its models are dead. Clients' photos are proof,
-    until one fails for want of a recognizer; only without proof is the canary sent to Triton, one
-    at a time, and after a failure not at once again. It bypasses the queue, which may be full.
+    Triton's own ready endpoint reports success while models are dead. A client's photo is proof of
+    readiness until Triton is unavailable or too slow for another one. The canary is only sent
+    without proof: one at a time, and not again soon after a failure. It bypasses the queue, which
+    may be full.
     """
 
     def __init__(self, client: TritonClient, max_age_s: float, timeout_s: float) -> None:
         self._client = client
         self._max_age_s = max_age_s
         self._timeout_s = timeout_s
-        # A small rendered street scene with a plate, so that every model has work.
+        # A small rendered street scene with a plate, so that all models run.
         self._photo = DEFAULT_GOLDEN.read_bytes()
         self._one_at_a_time = asyncio.Lock()
         self._read_at = self._failed_at = float("-inf")
         self._problem: Problem | None = None
 
     def note_read(self, recognition: Recognition) -> None:
-        """Count a photo as proof, if it has plates: without them the later models had no work."""
+        """Take a photo as proof if it has plates: without plates the later models did not run."""
         if recognition.plates:
             self._read_at = time.monotonic()
 
     def note_failed(self) -> None:
-        """Discard the proof: the recognizer was away or too slow for a photo."""
+        """Discard the proof, as Triton was unavailable or too slow for a photo."""
         self._read_at = float("-inf")
 
     async def problem(self) -> Problem | None:
-        """None if a photo was read lately, or the canary is now; else why the canary was not."""
-        # Not behind the lock: a slow canary holds it while other photos are read.
+        """None if a photo was read recently or the canary is now; else the canary's problem."""
+        # Before the lock: a slow canary holds it while clients' photos may succeed.
         if self._is_young(self._read_at):
             return None
         async with self._one_at_a_time:

@@ -1,4 +1,4 @@
-"""One photo in, its plates out: the one way from every route to the recognizer."""
+"""Has photos read by Triton, on behalf of all routes."""
 
 import time
 
@@ -14,12 +14,12 @@ from api.settings import Settings
 from api.triton import TritonClient
 from plate_models.images import ImageError, check_header
 
-# Bytes of a file whose structure is checked sooner than a thread is woken for it.
+# The structure of files up to this size is checked faster than a thread can be woken.
 _CHECKED_AT_ONCE = 2**20
 
 
 class PhotoReader:
-    """Checks photos, has them read in turn, and counts the results."""
+    """Checks photos, queues them, sends them to Triton, and updates the metrics."""
 
     def __init__(
         self, settings: Settings, client: TritonClient, readiness: Readiness, metrics: Metrics
@@ -35,14 +35,14 @@ class PhotoReader:
     async def read(
         self, photo: bytes, context: RequestContext, countries: str | None = None
     ) -> Recognition:
-        """Have the plates of a photo read; concurrently for those of a batch.
+        """Have the plates of a photo read; calls for the photos of a batch may run concurrently.
 
-        The countries are `plate_models.contract.config_for`'s; without them the setting's.
+        For the format of `countries` see `plate_models.contract.config_for`; None is the setting's.
 
         Raises:
-            InvalidParameter: The weights don't read one of the countries.
+            InvalidParameter: The weights don't support one of the countries.
             PhotoProblem: The photo can't be read.
-            RecognizerProblem: Triton is away, busy, too slow, or broken.
+            RecognizerProblem: Triton is away, busy, too slow, or fails.
             ClientDisconnect: The client has disconnected; the photo's place is free again.
         """
         start = time.perf_counter()
@@ -76,7 +76,7 @@ class PhotoReader:
                 )
             except (RecognizerUnavailable, RecognizerTimeout) as error:
                 self._readiness.note_failed()
-                # Most of the time went to the queue: it is the queue that was too slow.
+                # If the photo waited longer than Triton had it, the queue was too slow.
                 late = asked - came > time.perf_counter() - asked
                 if late and isinstance(error, RecognizerTimeout):
                     detail = "The photo's turn came too late for its deadline. Try again later."

@@ -1,4 +1,4 @@
-"""Photos with their plates made unreadable for good; nothing is stored."""
+"""Blurs the plates in photos irreversibly; stores nothing."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -14,27 +14,28 @@ from plate_models.spec import Limits
 Pixels = NDArray[np.uint8]
 
 _JPEG_QUALITY = 95
-# A JPEG's header has 16 bits for a side, of which libjpeg reserves some.
+# A JPEG's header has 16 bits for each side; libjpeg reserves the largest values.
 _JPEG_MAX_SIDE = 65_500
-# Of the box's height, on every side: detectors cut corners, and letters reach the edge.
+# Margin on every side, as a share of the box's height: detectors cut off corners, and letters may
+# reach the edge.
 _MARGIN = 0.25
-# Of a channel's 256 values. With cells as large as several letters, what is left of a
-# plate is its colour.
+# Values per channel that remain of 256. With cells as large as several letters, only the plate's
+# colour remains.
 _VALUES = 16
 
-# One at a time, also when clients give up in between: a progressive JPEG of 64 megapixels takes
-# up to 800 MB.
+# One photo at a time, even if clients disconnect meanwhile: a progressive JPEG of 64 megapixels
+# takes up to 800 MB.
 _THREADS = ThreadPoolExecutor(1, thread_name_prefix="redaction")
 
 
 async def redact(
     photo: bytes, recognition: Recognition, limits: Limits, timeout_s: float
 ) -> tuple[bytes, str]:
-    """Blur the plates of a photo off the event loop, few photos at a time.
+    """Blur the plates of a photo off the event loop, one photo at a time.
 
-    Returns the upright photo as a file without any metadata, and its type: image/png for a
-    PNG and for what is too long for a JPEG, else image/jpeg. Raises `PhotoProblem`, or `Overloaded`
-    if it takes too long.
+    Returns the upright photo as a file without metadata, and its type: image/png for a PNG and for
+    photos too large for a JPEG, else image/jpeg. Raises `PhotoProblem`, or `Overloaded` after
+    `timeout_s`.
     """
     work = asyncio.get_running_loop().run_in_executor(_THREADS, _redact, photo, recognition, limits)
     try:
@@ -47,7 +48,7 @@ async def redact(
 
 
 def _redact(photo: bytes, recognition: Recognition, limits: Limits) -> tuple[bytes, str]:
-    import cv2  # when the first photo is redacted: most gateways never need it
+    import cv2  # here, as most gateways never need it
 
     header = check_header(photo, limits)
     is_png = header.format == "PNG" or max(header.width, header.height) > _JPEG_MAX_SIDE
@@ -64,14 +65,13 @@ def _redact(photo: bytes, recognition: Recognition, limits: Limits) -> tuple[byt
 def blur_plates(pixels: Pixels, boxes: NDArray[np.float32], quads: NDArray[np.float32]) -> None:
     """Make plates unreadable, in place.
 
-    Each plate's rectangle, margin included, is reduced to cells as high as itself, whose
-    mean colours are rounded and then blended into each other. Every cell covers several
-    letters, so that different texts leave the same colours behind. Pixels are (H, W, 3); boxes
-    (N, 4), x0 y0 x1 y1, and quads (N, 4, 2) are in pixels of the photo.
+    Reduces each plate's rectangle, margin included, to at most four cells as high as the plate,
+    rounds their mean colours, and blends the cells into each other. Each cell covers several
+    letters, so different texts leave the same colours. `pixels` are (H, W, 3); `boxes` (N, 4),
+    x0 y0 x1 y1, and `quads` (N, 4, 2) are in pixels of the photo.
     """
     import cv2
 
-    # All rectangles are known before the first is blurred: they may overlap.
     for x0, y0, x1, y1 in [_area(*plate, pixels.shape) for plate in zip(boxes, quads, strict=True)]:
         width, height = x1 - x0, y1 - y0
         if width < 1 or height < 1:
@@ -88,7 +88,7 @@ def _area(
 ) -> tuple[int, int, int, int]:
     """The rectangle around box and quad with a margin, inside the photo."""
     size = box[2:] - box[:2]
-    # The corners of a plate that could not be read may be anywhere.
+    # The corners of an unreadable plate may be anywhere.
     corners = np.clip(quad, box[:2] - size, box[2:] + size)
     points = np.concatenate([corners, box.reshape(2, 2)])
     margin = max(2.0, _MARGIN * float(size[1]))

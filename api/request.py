@@ -1,4 +1,4 @@
-"""One request on its way through the gateway: its id, its deadline, its client."""
+"""The context of a request: its id, its deadline, its client's connection."""
 
 import asyncio
 import time
@@ -13,36 +13,36 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Deadline:
-    """The moment by which a request has to be answered."""
+    """The time by which a request must be answered."""
 
-    at: float  # in seconds, on the clock of `time.monotonic`
+    at: float  # seconds on the clock of `time.monotonic`
 
     @property
     def remaining_s(self) -> float:
-        """Seconds that are left; zero when it has passed."""
+        """Seconds that are left, at least 0."""
         return max(0.0, self.at - time.monotonic())
 
 
 class RequestContext:
-    """What a request carries: one deadline for its upload, queue and recognition."""
+    """A request with one deadline for its upload, its wait in the queue and its recognition."""
 
     def __init__(self, request: Request, deadline: Deadline) -> None:
         self.request = request
         self.deadline = deadline
-        self.take: Callable[[int], None]  # counts memory that is held until the answer is sent
+        self.take: Callable[[int], None]  # accounts for bytes held until the answer is sent
         self._disconnect: asyncio.Task[None] | None = None
 
     @property
     def request_id(self) -> str:
-        """Names the request in the answer, in the logs and in Triton's."""
+        """The request's id in the answer, in the gateway's logs and in Triton's."""
         return str(self.request.state.request_id)
 
     async def cancel_on_disconnect(self, work: Coroutine[Any, Any, T]) -> T:
         """Run work; cancel it and raise `ClientDisconnect` if the client disconnects.
 
-        May be called several times for one request, also concurrently: all calls share one
-        watch, because a request's messages must not be awaited by two tasks. The watch
-        discards messages, so the body has to be complete before the first call.
+        May be called several times for one request, also concurrently: all calls share one task
+        that receives the request's messages, as two must not. This task discards the messages,
+        so the body must be complete before the first call.
         """
         if self._disconnect is None:
             self._disconnect = asyncio.create_task(self._until_disconnect())
@@ -59,7 +59,7 @@ class RequestContext:
             await _cancel(task)
 
     async def close(self) -> None:
-        """Stop watching the client: the request is answered."""
+        """Stop watching the client's connection."""
         if self._disconnect is not None:
             await _cancel(self._disconnect)
 

@@ -1,4 +1,4 @@
-"""What an operator can set, each as an environment variable with the prefix PLATES_."""
+"""The service's settings: environment variables with the prefix PLATES_."""
 
 import re
 import ssl
@@ -18,7 +18,7 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
 
-# The type of the error of a setting that names a file which can't be read on this machine.
+# The error type of a setting whose file can't be read on this machine.
 UNREADABLE_FILE = "unreadable_file"
 
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
@@ -48,7 +48,7 @@ def _readable(file: Path) -> Path:
 def _origin(value: str) -> str:
     if not _ORIGIN.fullmatch(value):
         raise ValueError(f"{value!r} is no origin such as https://gate.example:8443")
-    # As browsers write it.
+    # Browsers send origins in lower case and without the default port.
     return re.sub(r"(?<=^https):(.*):443$|(?<=^http):(.*):80$", r":\1\2", value.lower())
 
 
@@ -66,7 +66,7 @@ Token = Annotated[SecretStr, AfterValidator(_token)]
 class Settings(BaseSettings):
     """Settings of the gateway and of the embedded Triton.
 
-    Each setting's docstring is also its description in what `plates config table` prints.
+    The docstring of each field is its description in the table of `plates config table`.
     """
 
     model_config = SettingsConfigDict(
@@ -75,9 +75,9 @@ class Settings(BaseSettings):
         frozen=True,
         protected_namespaces=(),
         use_attribute_docstrings=True,
-        # Tokens are among the inputs, and must not stand in an error's message.
+        # Inputs include tokens, which must not appear in error messages.
         hide_input_in_errors=True,
-        # gt=0 would let infinity through.
+        # The constraint gt=0 alone accepts infinity.
         allow_inf_nan=False,
     )
 
@@ -85,133 +85,134 @@ class Settings(BaseSettings):
     """Address to listen on."""
 
     port: Port = 8080
-    """Port to listen on; 0 takes a free one."""
+    """Port to listen on; 0 chooses a free port."""
 
     tls_certificate: ReadableFile | None = None
-    """Certificate (chain) of the gateway in PEM: with it and its key HTTPS is served instead of
-    HTTP. None: a proxy does that, or nothing does."""
+    """Certificate (chain) of the gateway in PEM. With it and its key the gateway serves HTTPS
+    instead of HTTP. Unset: HTTP, without TLS or behind a proxy that adds it."""
 
     tls_key: Annotated[ReadableFile | None, Field(validate_default=True)] = None
     """Private key of the certificate in PEM, without a passphrase."""
 
     triton_url: str | None = None
-    """gRPC address of a Triton elsewhere: `host:8001`, `grpc://host:8001`, or
-    `grpcs://host:8001` with TLS. Where the name has several addresses, photos go to each in
-    turn; `ipv4:10.0.0.1:8001,10.0.0.2:8001` lists them. None: an embedded one is started."""
+    """gRPC address of an external Triton: `host:8001`, `grpc://host:8001`, or
+    `grpcs://host:8001` with TLS. If the name has several addresses, they get photos in turn;
+    `ipv4:10.0.0.1:8001,10.0.0.2:8001` lists addresses. Unset: start an embedded Triton."""
 
     triton_ca_file: ReadableFile | None = None
-    """Certificates to trust for TLS, in PEM; None trusts the usual ones."""
+    """CA certificates to trust for TLS with Triton, in PEM. Unset: gRPC's default ones."""
 
     triton_token: Token | None = None
-    """Sent with every request to Triton as `Authorization: Bearer …`."""
+    """Token that every request to Triton carries as `Authorization: Bearer …`."""
 
     request_timeout_s: Positive = 30.0
-    """Seconds from a request's head to its answer, at most. Clients may ask for less with the
-    header X-Request-Timeout."""
+    """Deadline of a request in seconds, counted from its head to its answer. Clients may set a
+    shorter one with the header X-Request-Timeout."""
 
     triton_host: IPv4Address = IPv4Address("127.0.0.1")
-    """Where the embedded Triton listens; loopback, unless it is in a container."""
+    """Address on which the embedded Triton listens: loopback, except in a container."""
 
     triton_http_port: Port = 0
-    """HTTP port of the embedded Triton; 0 takes a free one."""
+    """HTTP port of the embedded Triton; 0 chooses a free port."""
 
     triton_grpc_port: Port = 0
-    """gRPC port of the embedded Triton; 0 takes a free one."""
+    """gRPC port of the embedded Triton; 0 chooses a free port."""
 
     triton_metrics_port: Port = 0
-    """The port of its own metrics; 0 takes a free one."""
+    """Port of the embedded Triton's metrics; 0 chooses a free port."""
 
     model_repository: Path = _ROOT / "model_repository"
-    """What the embedded Triton serves."""
+    """Folder of the models that the embedded Triton serves."""
 
     profile: Literal["cpu", "gpu"] = "cpu"
-    """Where it runs the nets: `cpu` or `gpu`. There is no falling back from one to the other."""
+    """Where the embedded Triton runs the nets: `cpu` or `gpu`, with no fallback to the other."""
 
     max_bytes: Annotated[int, Field(gt=0, le=LIMITS.max_bytes)] = LIMITS.max_bytes
-    """Largest photo file. The models refuse more than the default."""
+    """Largest photo file, in bytes. The models refuse files larger than the default."""
 
     max_pixels: Annotated[int, Field(gt=0, le=LIMITS.max_pixels)] = LIMITS.max_pixels
-    """Largest photo. The models refuse more than the default."""
+    """Largest photo, in pixels. The models refuse photos larger than the default."""
 
     countries: Annotated[tuple[str, ...], NoDecode, AfterValidator(checked)] = ()
-    """Whose formats are known, the likeliest first, such as `sk,cz`: some of the weights'
-    countries; none: all of them. A request may name others."""
+    """Countries whose plate formats are recognized, the most likely first, such as `sk,cz`; the
+    weights must include them. Unset: all countries of the weights. Requests may name others."""
 
     threads: Count = Field(default_factory=usable_cores)
-    """With which each net computes; by default as many as there are usable cores."""
+    """Number of threads of each net; by default the number of usable cores."""
 
     concurrency: Count = Field(
         default_factory=lambda known: photos_at_once(known.get("threads", 1))
     )
-    """Photos at Triton at once, by default one more than threads; further ones wait."""
+    """Maximum number of photos at Triton, by default PLATES_THREADS + 1; further photos wait."""
 
     max_waiting: Annotated[int, Field(ge=0)] = 32
-    """Photos that wait at most; further ones are answered with 429."""
+    """Maximum number of photos that wait for Triton; further ones are answered with 429."""
 
     upload_memory_bytes: Count = 640 * 2**20
-    """Memory that all photos in the gateway may take together, copies included; further ones
-    are answered with 429. A photo counts once while it comes in and five times once it is
-    complete, because its tensor and its gRPC message are copies; base64 counts four times while
-    it comes in, a blurred photo once until it is sent. One batch may have a fifth of it."""
+    """Maximum memory for all photos in the gateway, copies included; further photos are
+    answered with 429. A photo counts once during its upload and five times after it, because
+    its tensor and its gRPC message are copies; base64 counts four times during its upload, a
+    blurred photo once until it is sent. One batch may take a fifth of this memory."""
 
     upload_timeout_s: Positive = 30.0
-    """Seconds that a photo may take to come in, also a refused one, or an answer to go out."""
+    """Maximum seconds for receiving a photo, even a refused one, or for sending an answer."""
 
     batch_max_files: Count = 16
-    """Photos in one request to /v1/plates/batch."""
+    """Maximum number of photos in one request to /v1/plates/batch."""
 
     ready_max_age_s: Positive = 2.0
-    """How long ago a photo must have been read for /readyz."""
+    """/readyz needs no test photo for this many seconds after a photo with a plate was read."""
 
     ready_timeout_s: Positive = 3.0
-    """Seconds after which /readyz gives up the photo it tries."""
+    """Time-out of the test photo of /readyz, in seconds."""
 
     tokens: Annotated[tuple[Token, ...], NoDecode] = ()
-    """Clients must send one of these, separated by commas; none: every client may send photos."""
+    """Access tokens, separated by commas: clients must send one of them. Unset, and no
+    PLATES_TOKENS_FILE: every client may send photos."""
 
     tokens_file: TokensFile | None = None
-    """Further tokens, one per line; lines with # in front are comments."""
+    """File with further tokens, one per line; lines that begin with # are comments."""
 
     rate_limit: Positive | None = None
-    """Photos per second for each token, or for each client's address where there are no tokens;
-    None: as many as are read. Wrong tokens are limited by address, with this rate or, where it
-    is not set, to 30 at once and one per second."""
+    """Photos per second that each token may send, or each client address if there are no tokens.
+    Unset: no limit. Wrong tokens are limited by client address: to this rate or, if it is
+    unset, to 30 at once and one per second."""
 
     rate_burst: Count = 10
-    """Photos at once before that rate holds."""
+    """Photos that a client may send at once before PLATES_RATE_LIMIT slows it down."""
 
     cors_origins: Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode] = ()
-    """Web sites whose pages may use the service, such as `https://gate.example`; none: only its
-    own."""
+    """Web sites whose pages may use the service, such as `https://gate.example`. Unset: only the
+    service's own page."""
 
     header_timeout_s: Positive = 10.0
-    """Seconds that a request's head may take to come in."""
+    """Maximum seconds for receiving a request's head."""
 
     max_connections: Count = 512
-    """Connections at once; more are answered with 429, and above twice as many closed."""
+    """Maximum number of connections; as many again are answered with 429, the rest is closed."""
 
     log_format: Literal["json", "text"] | None = None
-    """`json`, one object per line, or `text`; None: text on a terminal."""
+    """`json` (one object per line) or `text`. Unset: text on a terminal, JSON elsewhere."""
 
     triton_metrics_url: Annotated[str, Field(pattern=r"^[^/\s]+:\d+$")] | None = None
-    """host:port of Triton's own metrics, which then are part of ours."""
+    """host:port of Triton's own metrics, which /metrics then includes."""
 
     cameras: ReadableFile | None = None
-    """File that describes cameras, such as docker/cameras.example.toml: they are followed, and
-    their routes are served."""
+    """File that describes cameras, such as docker/cameras.example.toml: the service reads their
+    streams and serves their routes."""
 
     status_file: Path | None = None
-    """Where the supervisor reports what it restarted."""
+    """File in which the supervisor reports its state and what it restarted."""
 
     triton_status_file: Path | None = None
-    """Where another supervisor reports on a Triton elsewhere; None: the same file."""
+    """Status file of the supervisor of an external Triton. Unset: PLATES_STATUS_FILE."""
 
     @field_validator("tokens", "cors_origins", "countries", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
             value = tuple(part.strip() for part in value.split(",") if part.strip())
-            if not value:  # An empty list of tokens would open the service to everybody.
+            if not value:  # An empty list of tokens would admit all clients.
                 raise ValueError("there is nothing between the commas: unset it instead")
         return value
 
@@ -219,14 +220,14 @@ class Settings(BaseSettings):
     @classmethod
     def _check_key(cls, value: Path | None, info: ValidationInfo) -> Path | None:
         if "tls_certificate" not in info.data:
-            return value  # It is wrong itself.
+            return value  # The certificate is invalid, which is reported already.
         certificate = info.data["tls_certificate"]
         if (value is None) != (certificate is None):
             raise ValueError("set both PLATES_TLS_CERTIFICATE and PLATES_TLS_KEY, or neither")
         if value is not None:
             try:
                 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-                # Without a password OpenSSL would ask for one on the terminal.
+                # Without an empty password OpenSSL would prompt for one on the terminal.
                 context.load_cert_chain(certificate, value, password="")
             except ssl.SSLError as error:
                 raise ValueError(
@@ -248,31 +249,31 @@ class Settings(BaseSettings):
         return value or None
 
     def accepted_tokens(self) -> tuple[SecretStr, ...]:
-        """The tokens of both settings; raises `ValueError` if the file can't be read any more."""
+        """The tokens of both settings; raises `ValueError` if the file has become unreadable."""
         return self.tokens + (_tokens_in(self.tokens_file) if self.tokens_file else ())
 
     @property
     def limits(self) -> Limits:
-        """What a photo may be at most."""
+        """The largest photo that is accepted."""
         return Limits(max_bytes=self.max_bytes, max_pixels=self.max_pixels)
 
     @property
     def batch_concurrency(self) -> int:
-        """Photos of one batch at Triton at once: half of the places are left to others."""
+        """Maximum number of photos of a batch at Triton: half of the places stay free."""
         return max(1, self.concurrency // 2)
 
     @property
     def batch_max_bytes(self) -> int:
-        """What the photos of a batch may have together; all of them fit into the memory."""
+        """Maximum size of a batch's photos together; with all copies they fit into the memory."""
         together = min(self.batch_max_files * self.max_bytes, self.upload_memory_bytes // 5)
         return max(self.max_bytes, together)
 
 
 def _tokens_in(file: Path) -> tuple[SecretStr, ...]:
-    """One per line; raises `ValueError` where there is none."""
+    """Read one token per line; raises `ValueError` if there is none."""
     lines = [line.strip() for line in _text_in(file).splitlines()]
     tokens = tuple(_token(SecretStr(line)) for line in lines if line and not line.startswith("#"))
     if not tokens:
-        # To let everybody in would be the opposite of what was meant.
+        # Without tokens the service would admit all clients, the opposite of what is meant.
         raise ValueError(f"{file} holds no token; write one per line")
     return tokens

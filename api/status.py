@@ -1,6 +1,6 @@
-"""The supervisor's status file: small, replaced as a whole, without addresses or keys.
+"""The supervisor's status file: small, replaced atomically, without addresses or keys.
 
-The gateway adds its counts to /metrics; operators may read it as well.
+The gateway adds its contents to /metrics; operators may read it as well.
 """
 
 import os
@@ -18,10 +18,10 @@ State = Literal["failed", "stopped", "starting", "healing", "ready"]  # the wors
 class Status:
     """The state of the service."""
 
-    state: State  # "healing" as long as anything is being restarted, "failed" for good
-    # Of "gateway", "triton", or a model that was loaded again because its processes died.
+    state: State  # "healing" during a restart; "failed" if the supervisor has given up
+    # Counts by part: "gateway", "triton", or a model, loaded again because its process died.
     restarts: Mapping[str, int] = field(default_factory=dict)
-    release: int | None = None  # the model version that is served; None where there is only one
+    release: int | None = None  # the served model version; None if there is only one
     refused: Mapping[str, str] = field(default_factory=dict)  # version: why it is not served
 
 
@@ -29,14 +29,14 @@ _JSON = TypeAdapter(Status)
 
 
 def write_status(path: Path, status: Status) -> None:
-    """Replace the file atomically; raises `OSError` where it can't be written."""
+    """Replace the file atomically; raises `OSError` if this fails."""
     written = path.with_name(f"{path.name}.{os.getpid()}")
     written.write_bytes(_JSON.dump_json(status))
     written.replace(path)
 
 
 def read_status(path: Path) -> Status | None:
-    """Read the file; None where there is none, or where it is something else."""
+    """Read the file; None if it is missing or invalid."""
     try:
         return _JSON.validate_json(path.read_bytes())
     except (OSError, ValueError):
@@ -44,7 +44,7 @@ def read_status(path: Path) -> Status | None:
 
 
 def merge(found: Sequence[Status]) -> Status:
-    """The status of a whole whose parts have these; "ready" without parts."""
+    """Merge the statuses of a service's parts; without parts the state is "ready"."""
     states = {status.state for status in found}
     return Status(
         next((state for state in get_args(State) if state in states), "ready"),

@@ -1,4 +1,4 @@
-"""The way to Triton; the only module of the gateway that imports its client."""
+"""Requests to Triton; the only module of the gateway that imports Triton's client."""
 
 import re
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from plate_models.spec import TENSORS
 
 MODEL_INFO = "model_info"
 
-# Output name: its rank.
+# The rank of each output.
 _OUTPUTS = {
     TENSORS.coordinates: 2,
     TENSORS.texts: 2,
@@ -34,23 +34,23 @@ _OUTPUTS = {
     MODEL_INFO: 1,
 }
 _CHANNEL_OPTIONS = [
-    # A proxy of the environment is for the web.
+    # The environment's proxy settings are for the web.
     ("grpc.enable_http_proxy", 0),
-    # Several Tritons behind one name: each photo goes to the next one that is there.
+    # With several Tritons behind one name, photos go to the reachable ones in turn.
     ("grpc.lb_policy_name", "round_robin"),
-    # A name is resolved again when a connection ends, by default at most every 30 s.
+    # gRPC resolves the name again when a connection ends, by default at most every 30 s.
     ("grpc.dns_min_time_between_resolutions_ms", 1000),
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
-    # The defaults grow to two minutes: a restarted Triton would be found that late.
+    # The default back-off grows to two minutes, too long to find a restarted Triton.
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 500),
-    # A host that vanished doesn't say so: its calls would wait for the kernel's quarter of an hour.
+    # Without keep-alives, calls to a host that vanished wait for the kernel's 15-minute time-out.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
 ]
 _TOO_LATE = "The recognizer did not answer in time. Try again later."
-# Messages, with any status, of a server that ends, and of models that are dead or being loaded.
+# Messages, whatever their status, of a server that ends, or whose models are dead or loading.
 _AWAY = re.compile(
     r"stub process|not healthy|not ready|unknown model|no available versions|unload"
     r"|shared memory pool|socket closed|connection re(set|fused)|stream removed|rst_stream|goaway",
@@ -61,10 +61,7 @@ _IMAGE_ERROR = re.compile(rf"\b({'|'.join(errors.PHOTO_PROBLEMS)}): (.*)", re.DO
 
 
 class TritonClient:
-    """One gRPC channel for the whole process.
-
-    Construct it inside the running event loop: the channel belongs to it.
-    """
+    """One gRPC channel for the whole process; construct it in the event loop that uses it."""
 
     def __init__(self, settings: Settings) -> None:
         channel, self._headers = channel_to(settings)
@@ -79,11 +76,11 @@ class TritonClient:
     ) -> Recognition:
         """Have the plates of a photo file read. Cancelling the call cancels it in Triton, too.
 
-        Raises PhotoProblem if the models refuse the photo, InvalidParameter if they don't read one
-        of the countries, and RecognizerProblem if Triton is away, busy, too slow, or broken. The
-        id names the request in Triton's logs and traces.
+        Raises PhotoProblem if the models refuse the photo, InvalidParameter if they don't support
+        one of the countries, and RecognizerProblem if Triton is away, busy, too slow, or fails.
+        Triton's logs and traces contain the id.
         """
-        if timeout_s <= 0:  # to Triton, 0 is no limit at all
+        if timeout_s <= 0:  # Triton takes 0 as no limit.
             raise errors.RecognizerTimeout(_TOO_LATE)
         image = InferInput(TENSORS.image, [len(photo)], "UINT8")
         image.set_data_from_numpy(np.frombuffer(photo, dtype=np.uint8))
@@ -95,7 +92,7 @@ class TritonClient:
                 request_id=request_id,
                 parameters={"countries": countries} if countries else None,
                 client_timeout=timeout_s,
-                # After this, Triton drops it from its queue.
+                # In microseconds; then Triton drops the request from its queue.
                 timeout=max(1, round(timeout_s * 1e6)),
                 headers=self._headers,
             )
@@ -105,7 +102,7 @@ class TritonClient:
 
 
 def channel_to(settings: Settings) -> tuple[dict[str, Any], dict[str, str] | None]:
-    """The arguments of a client of the Triton that the settings name, and its calls' headers."""
+    """The arguments of a Triton client for these settings, and the headers of its calls."""
     token, ca_file, url = settings.triton_token, settings.triton_ca_file, settings.triton_url or ""
     channel = {
         "url": url.rpartition("://")[2],
@@ -117,7 +114,7 @@ def channel_to(settings: Settings) -> tuple[dict[str, Any], dict[str, str] | Non
 
 
 def _problem_of(error: InferenceServerException) -> errors.Problem:
-    """Sort an error by its gRPC status and words; the server's own stay in the log."""
+    """Classify an error by its gRPC status and message; the message itself is only logged."""
     status = str(error.status() or "").removeprefix("StatusCode.")
     message = str(error.message() or "")
     refused = _IMAGE_ERROR.search(message)
@@ -125,12 +122,12 @@ def _problem_of(error: InferenceServerException) -> errors.Problem:
         return errors.PHOTO_PROBLEMS[refused[1]](refused[2].strip())
     if status == "INVALID_ARGUMENT" and (countries := _COUNTRIES.search(message)):
         return errors.InvalidParameter(countries[0])
-    # A full queue and an expired place in it are UNAVAILABLE, just as no server is.
+    # A full queue and a time-out in it are UNAVAILABLE, just as an unreachable server is.
     expired = status == "UNAVAILABLE" and "timeout expired" in message
     if status == "DEADLINE_EXCEEDED" or expired:
         return errors.RecognizerTimeout(_TOO_LATE)
     if status == "RESOURCE_EXHAUSTED" or "maximum queue size" in message:
-        return errors.Overloaded("More photos are waiting than Triton can read.", reason="triton")
+        return errors.Overloaded("Too many photos are waiting at Triton.", reason="triton")
     if status in ("UNAVAILABLE", "NOT_FOUND", "CANCELLED", "ABORTED") or _AWAY.search(message):
         detail = "The recognizer can't be reached. Try again in a few seconds."
         return errors.RecognizerUnavailable(detail)
@@ -139,11 +136,11 @@ def _problem_of(error: InferenceServerException) -> errors.Problem:
         return errors.RecognizerMismatch(detail)
     if status in ("INVALID_ARGUMENT", "UNIMPLEMENTED"):
         return errors.RecognizerMismatch("Triton serves another model than this gateway expects.")
-    return errors.RecognizerFailed("The recognizer failed on this photo. The log says more.")
+    return errors.RecognizerFailed("The recognizer failed on this photo. See the service's log.")
 
 
 def _recognition(outputs: Mapping[str, NDArray[Any] | None]) -> Recognition:
-    """Check the outputs' shapes, and decode texts; raises `RecognizerMismatch`."""
+    """Check the outputs' shapes and decode them; raises `RecognizerMismatch`."""
     found: dict[str, NDArray[Any]] = {}
     count = len(outputs["texts"]) if outputs["texts"] is not None else 0
     for name, rank in _OUTPUTS.items():
@@ -161,7 +158,7 @@ def _recognition(outputs: Mapping[str, NDArray[Any] | None]) -> Recognition:
     texts, formats = _texts(found[TENSORS.texts][:, 0]), _texts(found["formats"])
     for row in range(count):
         candidates = _texts(found["candidates"][row])
-        # The scores are those of the best candidate, whether or not it became the text.
+        # The character scores are those of the best candidate, even if the text is empty.
         characters = tuple(zip(candidates[0], found["character_scores"][row], strict=False))
         guesses = tuple(zip(candidates, found["candidate_scores"][row], strict=True))
         text, score = texts[row], found["text_scores"][row]

@@ -1,9 +1,8 @@
-"""The dialects of other recognition services, so that their clients need no change.
+"""The APIs of other recognition services, so that their clients work without changes.
 
-Each module is one service: its routes, thin translations of our own result, and its errors.
-All errors reach the client in that form, also those before a route is reached: a missing
-token, a rate limit, a photo that is too large. As these services know no plates without a
-text, such plates are left out.
+Each module implements one service: its routes, which translate this service's result, and its form
+of errors. All errors of these routes have that form, even those raised before the route runs: a
+missing token, a rate limit. Unreadable plates are left out, as these services have none.
 """
 
 from fastapi.routing import APIRoute
@@ -13,7 +12,7 @@ from api.compat.plate_recognizer import PLATE_RECOGNIZER
 
 _ALL = (PLATE_RECOGNIZER, CODEPROJECT_AI)
 ROUTERS = tuple(dialect.router for dialect in _ALL)
-# By the paths of their routes.
+# The dialect of each route, by path.
 DIALECTS = {
     route.path: dialect
     for dialect in _ALL

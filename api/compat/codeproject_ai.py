@@ -1,7 +1,7 @@
-"""The dialect of CodeProject.AI's ALPR, for clients such as Blue Iris.
+"""The API of CodeProject.AI's ALPR, for clients such as Blue Iris.
 
-As its clients expect, a photo without plates is a success with an empty list. Unlike the
-original, an error has the HTTP status that fits, and repeats it in the body.
+A photo without plates is a success with an empty list, as these clients expect. Unlike the
+original, errors have a fitting HTTP status, and repeat it in the body.
 """
 
 import json
@@ -17,9 +17,9 @@ from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import MEANINGS, Responses, body_of, file_field
 from api.uploads.receiving import UploadForm
 
-# The older of both routes is what many clients still have in their settings.
+# Many clients' settings still contain the second, older route.
 _ROUTES = ("/v1/vision/alpr", "/v1/image/alpr")
-# Its libraries send `image`; the original takes any file.
+# CodeProject.AI's libraries send `image`; its server accepts a file in any field.
 _FORM = UploadForm(("upload", "image"), any_field=True, text=True)
 
 router = APIRouter(tags=["compatible with CodeProject.AI"])
@@ -28,7 +28,7 @@ _EXAMPLES = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="u
 
 
 class Prediction(BaseModel):
-    """One plate that was read."""
+    """A readable plate."""
 
     confidence: float = Field(description="Probability that the whole text is right")
     label: str
@@ -45,7 +45,7 @@ class AlprAnswer(BaseModel):
     model_config = ConfigDict(json_schema_extra={"example": _EXAMPLES["answer"]})
 
     success: bool
-    processMs: int = Field(description="Since the photo was complete")  # noqa: N815
+    processMs: int = Field(description="Milliseconds since the upload")  # noqa: N815
     inferenceMs: int = Field(description="Of these, in the recognizer")  # noqa: N815
     count: int
     message: str
@@ -53,13 +53,13 @@ class AlprAnswer(BaseModel):
 
 
 class AlprError(BaseModel):
-    """What went wrong."""
+    """An error."""
 
     model_config = ConfigDict(json_schema_extra={"example": _EXAMPLES["error"]})
 
     success: bool
     error: str
-    code: int = Field(description="The HTTP status once more")
+    code: int = Field(description="The HTTP status")
 
 
 _ERRORS: Responses = {
@@ -72,7 +72,7 @@ _PROPERTIES = {
 
 
 class AlprFields(BaseModel):
-    """The fields of the form that are this service's own."""
+    """The form's fields that only CodeProject.AI has."""
 
     min_confidence: Score = 0.0
 
@@ -92,8 +92,8 @@ async def read_plates(
 ) -> AlprAnswer:
     """Find and read every licence plate in a photo, for clients of CodeProject.AI.
 
-    Also at `/v1/image/alpr`. Plates that can't be read, or not as surely as
-    `min_confidence`, are left out. No plate is a success with an empty list.
+    Also at `/v1/image/alpr`. Unreadable plates, and those with a confidence below
+    `min_confidence`, are left out. Without plates, the answer is a success with an empty list.
     """
     upload, wanted = await services.received(context, _FORM, parameters)
     min_confidence = fields_of(AlprFields, dict(upload.fields)).min_confidence

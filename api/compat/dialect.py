@@ -1,4 +1,4 @@
-"""What the dialects of other services share."""
+"""Shared by the dialects of all other services."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,20 +16,20 @@ Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 @dataclass(frozen=True)
 class Dialect:
-    """Another service: its routes, and its status and JSON for our status and detail."""
+    """A service's routes, and a function from our status and detail to its status and JSON."""
 
     router: APIRouter
     error: Callable[[int, str], tuple[int, dict[str, Any]]]
 
 
 def fields_of(kind: type[F], fields: Mapping[str, Any]) -> F:
-    """Pick a dialect's own fields out of a form; empty ones count as missing."""
+    """Validate the fields that `kind` has; empty values count as missing."""
     given = {name: value for name, value in fields.items() if value and name in kind.model_fields}
     return merged(kind(), (), list(given.items()))
 
 
 def whole_pixels(plate: Plate, answer: PlatesAnswer) -> tuple[int, int, int, int]:
-    """A plate's box, x0 y0 x1 y1 in whole pixels inside the photo of the answer."""
+    """A plate's box x0 y0 x1 y1, rounded to whole pixels and clipped to the photo."""
     x0, y0, x1, y1 = plate.box
     width, height = answer.image.width, answer.image.height
     left, right = (min(max(round(x), 0), width) for x in (x0, x1))

@@ -1,7 +1,7 @@
-"""The dialect of Plate Recognizer Snapshot, which most clients speak.
+"""The API of Plate Recognizer Snapshot, which most clients use.
 
-What is not recognised here is left out or neutral: no make, model, colour or type of a
-vehicle is made up.
+Fields that this service can't fill, such as make, model, colour and type of a vehicle, are left out
+or have neutral values.
 """
 
 import json
@@ -34,9 +34,9 @@ _FORM = UploadForm(
 
 router = APIRouter(tags=["compatible with Plate Recognizer"])
 
-# Clients subtract: it has to be a number, and never to run out.
+# Clients subtract `calls` from this limit, so it must be a number, and large.
 UNLIMITED = 1_000_000_000
-# An answer, and what the fields of the form are, for the OpenAPI document.
+# An example answer, and descriptions of the form's fields, for the OpenAPI document.
 _SHOWN: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 
 
@@ -57,7 +57,7 @@ class RegionGuess(BaseModel):
 
 
 class PlateGuess(BaseModel):
-    """One way to read the plate."""
+    """A candidate text of the plate."""
 
     score: float
     plate: str
@@ -72,16 +72,16 @@ class Vehicle(BaseModel):
 
 
 class Result(BaseModel):
-    """One plate that was read."""
+    """One plate."""
 
     box: PixelBox
     plate: str = Field(description="Lower case, in Latin letters")
     region: RegionGuess
     score: float = Field(description="Probability that the whole text is right")
-    candidates: list[PlateGuess] = Field(description="Best first, that is `plate`")
-    dscore: float = Field(description="How sure it is that this is a plate")
+    candidates: list[PlateGuess] = Field(description="Best first; the first one is `plate`")
+    dscore: float = Field(description="The detection score")
     vehicle: Vehicle = Vehicle()
-    # Neutral as well: clients that ask for `mmc` read the first of each.
+    # Neutral, but not empty: clients that send `mmc` read the first item of each list.
     model_make: list[dict[str, str | float]] = [
         {"make": "unknown", "model": "unknown", "score": 0.0}
     ]
@@ -90,7 +90,7 @@ class Result(BaseModel):
 
 
 class Usage(BaseModel):
-    """Photos read in this form since the service started; there is no limit."""
+    """Photos read by this API since the service started; there is no limit."""
 
     calls: int
     max_calls: int = UNLIMITED
@@ -111,21 +111,21 @@ class PlateReaderAnswer(BaseModel):
 
 
 class Info(BaseModel):
-    """What serves here."""
+    """The service's version and usage."""
 
     version: str
     usage: Usage
 
 
 class Statistics(BaseModel):
-    """The same in the words of the original's other route for it."""
+    """The usage, in the form of Plate Recognizer's cloud."""
 
     total_calls: int = UNLIMITED
     usage: Usage
 
 
 class EngineConfig(BaseModel):
-    """What is understood of `config`; other members ask for what is not done here."""
+    """The supported members of `config`; others are ignored."""
 
     threshold_d: Score = 0.0
     threshold_o: Score = 0.0
@@ -134,7 +134,7 @@ class EngineConfig(BaseModel):
 
 
 class ReaderFields(BaseModel):
-    """The fields of the form that are this service's own."""
+    """The form's fields that only Plate Recognizer has."""
 
     regions: list[str] = []
     camera_id: str | None = None
@@ -155,42 +155,42 @@ class ReaderFields(BaseModel):
     @field_validator("config", mode="before")
     @classmethod
     def _decode_config(cls, value: str) -> object:
-        # The vendor's own script encodes what is JSON already once more.
+        # The vendor's own script encodes the JSON twice.
         return json.loads(value) if value.startswith('"') else value
 
     @classmethod
     def of(cls, upload: Upload) -> "ReaderFields":
-        """Read them from a form; raises `InvalidParameter` if one of them makes no sense."""
-        # Some clients send one list, others the field again and again.
+        """Validate the fields of a form; raises `InvalidParameter` if one is invalid."""
+        # Some clients send a list in one field, others repeat the field.
         given = ",".join(value for name, value in upload.fields if name == "regions").lower()
         codes = (code.strip().partition("-")[0] for code in given.split(","))
         return fields_of(cls, dict(upload.fields) | {"regions": list(filter(None, codes))})
 
     def countries(self, served: Sequence[str]) -> str | None:
-        """The countries of `regions` that are served, before the others; none named is all.
+        """The served countries, those in `regions` first; None if `regions` has none of them.
 
-        Raises `InvalidParameter` if no others are wanted, and none of them is.
+        Raises `InvalidParameter` if `regions` names only other countries and is strict.
         """
         known = [code for code in self.regions if code in (served or at_hand())]
         if self.regions and not known and self.config.region == "strict":
-            raise InvalidParameter("regions: none of them is read here, and strict wants no other.")
+            raise InvalidParameter("regions: none is supported, and strict allows no others.")
         return ",".join([*known, *(served or "*")]) if known else None
 
     def wants(self, plate: Plate) -> bool:
-        """Whether a plate is sure enough, and of a region that was asked for."""
+        """Whether a plate has high enough scores and, if regions are strict, one of them."""
         config = self.config
         if plate.detection_score < config.threshold_d:
             return False
-        if config.mode == "redaction":  # Who covers plates needs the unreadable ones.
+        if config.mode == "redaction":  # to cover plates, even unreadable ones
             return True
         if not plate.readable or plate.score < config.threshold_o:
             return False
-        # Without "strict" they are but a hint.
+        # Without "strict" the regions are only a hint.
         strict = config.region == "strict" and self.regions
         return not strict or country_of(plate.format) in self.regions
 
 
-# Our statuses that the original does not know, and its own for them.
+# Replaces this service's statuses that Plate Recognizer doesn't have.
 _STATUSES = {401: 403, 415: 400, 422: 400}
 
 
@@ -202,14 +202,14 @@ def _detail(description: str, member: str = "detail") -> dict[str, Any]:
 _ERRORS: Responses = {
     **{status: _detail(text) for status, text in MEANINGS.items() if status not in _STATUSES},
     413: _detail(MEANINGS[413], "error"),
-    # FastAPI would list its own 422 otherwise, which never comes.
+    # Without a default FastAPI would document its own 422, which never occurs.
     "default": _detail("Any other error"),
 }
 
 
 @router.post(
     _READER + "/",
-    # The original's own: a client may well ask for exactly this.
+    # As Plate Recognizer's: some clients may expect exactly this status.
     status_code=201,
     response_model=PlateReaderAnswer,
     responses=_ERRORS,
@@ -222,8 +222,8 @@ async def read_plates(
 ) -> PlateReaderAnswer:
     """Find and read every licence plate in a photo, for clients of Plate Recognizer.
 
-    Also without the slash at the end. Plates that can't be read are left out, but
-    for `{"mode": "redaction"}`. `upload_url` is refused: this service fetches nothing.
+    Also without the slash at the end. Unreadable plates are left out, except with
+    `{"mode": "redaction"}`. `upload_url` is refused: this service fetches no addresses.
     """
     upload, wanted = await services.received(context, _FORM, parameters)
     fields = ReaderFields.of(upload)
@@ -251,7 +251,7 @@ def _result(plate: Plate, answer: PlatesAnswer) -> Result:
     return Result(
         box=PixelBox(xmin=xmin, ymin=ymin, xmax=xmax, ymax=ymax),
         plate=plate.text.lower(),
-        # A right text is of the right country.
+        # If the text is right, so is the country.
         region=RegionGuess(code=country or "unknown", score=plate.score if country else 0.0),
         score=plate.score,
         candidates=[PlateGuess(score=score, plate=text.lower()) for text, score in guesses],
@@ -262,14 +262,14 @@ def _result(plate: Plate, answer: PlatesAnswer) -> Result:
 @router.get(_INFO + "/", response_model=Info)
 @router.get(_INFO, include_in_schema=False)
 async def info(services: ServicesOfApp) -> Info:
-    """Tell version and usage, as the self-hosted Plate Recognizer does."""
+    """Return version and usage, as the self-hosted Plate Recognizer does."""
     return Info(version=MODEL_VERSION, usage=Usage(calls=services.calls))
 
 
 @router.get(_STATISTICS + "/", response_model=Statistics)
 @router.get(_STATISTICS, include_in_schema=False)
 async def statistics(services: ServicesOfApp) -> Statistics:
-    """Tell the usage, as Plate Recognizer's cloud does."""
+    """Return the usage, as Plate Recognizer's cloud does."""
     return Statistics(usage=Usage(calls=services.calls))
 
 

@@ -1,1 +1,1 @@
-"""The edge towards clients: connections and their limits, who may come in, what errors say."""
+"""The edge towards clients: connections and their limits, access control, error responses."""

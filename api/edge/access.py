@@ -1,7 +1,7 @@
-"""Who may send photos, and how many: tokens, and a rate for each of them.
+"""Access control: tokens, and a rate limit for each token or client address.
 
-Both are off unless set. They hold for every route that takes anything: GET and HEAD show
-only what an operator shows anyhow, except what `require` guards.
+Both are off unless set. They don't apply to GET, HEAD and OPTIONS, which show only what is public;
+GET routes that show plates call `Access.require`.
 """
 
 import hashlib
@@ -16,24 +16,24 @@ from api.errors import MissingToken, RateLimited, WrongToken
 from api.settings import Settings
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-# `Token` is what clients of the Plate Recognizer API send.
+# Clients of the Plate Recognizer API send the scheme `Token`.
 _SCHEMES = frozenset({"bearer", "token"})
 _MAX_CLIENTS = 10_000
-# Per second and at once of each address, where no rate is set.
+# Wrong tokens per second and at once from each address, if no rate limit is set.
 _WRONG_TOKENS = 1.0, 30
 
 
 class RateLimit:
-    """A token bucket for each of the most recent clients; a new one begins with a full bucket."""
+    """A token bucket for each of the most recent clients; new clients start with a full bucket."""
 
     def __init__(self, per_second: float, burst: int) -> None:
         self._per_second = per_second
         self._burst = burst
-        # What each client may still take, and when that was so.
+        # The level of each client's bucket, and the time of that level.
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, client: str) -> float:
-        """Take one from a client's bucket; returns 0, or the seconds until there will be one."""
+        """Take one token from a client's bucket; returns 0, or the seconds until it has one."""
         level = self.owe(client, 0)
         if level < 1:
             return (1 - level) / self._per_second
@@ -41,7 +41,7 @@ class RateLimit:
         return 0.0
 
     def owe(self, client: str, count: int) -> float:
-        """Take more than there may be: the client waits the longer. Returns what is left."""
+        """Take `count` tokens, even below 0: the client waits longer. Returns the new level."""
         now = time.monotonic()
         level, at = self._buckets.pop(client, (self._burst, now))
         level = min(self._burst, level + (now - at) * self._per_second) - count
@@ -52,7 +52,7 @@ class RateLimit:
 
 
 class Access:
-    """Admits requests. Keeps digests of the tokens, never the tokens."""
+    """Admits requests. Keeps digests of the tokens instead of the tokens."""
 
     def __init__(self, settings: Settings) -> None:
         self._digests = [_digest(token.get_secret_value()) for token in settings.accepted_tokens()]
@@ -60,9 +60,9 @@ class Access:
         self._rate = RateLimit(*rate) if rate else None
         self._wrong_tokens = RateLimit(*(rate or _WRONG_TOKENS))
 
-    # async, though nothing is awaited: FastAPI would send a plain function to a thread.
+    # async, though it awaits nothing: FastAPI runs plain functions in a thread.
     async def admit(self, request: Request) -> None:
-        """Admit a request by its head, or raise a `Problem`; the dependency of all routes."""
+        """Admit a request by its head, or raise a `Problem`; a dependency of all routes."""
         if request.method not in _SAFE_METHODS:
             client = await self.require(request)
             request.state.rated_as = client
@@ -70,11 +70,11 @@ class Access:
                 raise RateLimited(retry_after_s=wait_s)
 
     async def require(self, request: Request) -> str:
-        """Require a valid token, if tokens are set; returns whose rate counts."""
+        """Require a valid token, if tokens are set; returns the client's key for the rate limit."""
         return self._by_token(request) if self._digests else _by_address(request)
 
     def charge(self, request: Request, photos: int) -> None:
-        """Count the photos of a request that was admitted as if it had one."""
+        """Charge the further photos of a batch, which was admitted as if it had one."""
         if self._rate and photos > 1:
             self._rate.owe(request.state.rated_as, photos - 1)
 
@@ -84,8 +84,8 @@ class Access:
         if scheme.lower() not in _SCHEMES or not token:
             raise MissingToken("Send one of the service's tokens: 'Authorization: Bearer …'.")
         offered = _digest(token)
-        # Every one is compared, to the end: neither which one fits nor how much of it shows
-        # in the time that this takes.
+        # Compare all digests completely, so that the time reveals neither which one matches nor
+        # how much of it.
         fits = [hmac.compare_digest(offered, digest) for digest in self._digests]
         if not any(fits):
             if wait_s := self._wrong_tokens.take(_by_address(request)):
@@ -104,7 +104,7 @@ def _by_address(request: Request) -> str:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return host
-    if mapped := getattr(address, "ipv4_mapped", None):  # on a socket for both families
+    if mapped := getattr(address, "ipv4_mapped", None):  # of a dual-stack socket
         return str(mapped)
-    # A client with one IPv6 address has 2**64 of them.
+    # A client usually controls a /64 network of 2**64 IPv6 addresses.
     return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else host

@@ -1,4 +1,4 @@
-"""What every request meets first, and every answer last."""
+"""The outermost middleware: the first to see each request, the last to see each answer."""
 
 import asyncio
 import logging
@@ -18,41 +18,41 @@ from api.settings import Settings
 log = logging.getLogger("plates.access")
 
 REQUEST_ID_HEADER = "X-Request-Id"
-# Clients make up methods; each would be a series of the metrics that stays for ever.
+# Methods in the metrics; invented ones would each add a time series that is never removed.
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 _PIECE_BYTES = 2**16
-# Nothing that could break a log line or a header.
+# Ids without characters that could break a log line or a header.
 _ACCEPTED_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
-# Swagger UI and ReDoc start from scripts within the page and write styles into it.
+# Swagger UI and ReDoc use inline scripts and styles.
 _DOCUMENTATION = (
     "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; worker-src blob:; frame-ancestors 'none'"
 )
-# JSON and text need nothing; pages that need more bring their own.
+# JSON and text load nothing; routes of other pages set their own policy.
 _POLICIES = {"/docs": _DOCUMENTATION, "/redoc": _DOCUMENTATION}
 _STRICT_POLICY = "default-src 'none'; frame-ancestors 'none'"
 
 
 class Edge:
-    """Names, counts, times and logs each request, reads its body to the end, adds headers.
+    """Gives each request an id, counts, times and logs it, reads its body to the end, adds headers.
 
-    `scope["state"]` gets `request_id` and `started`, the moment of the request's head on the
-    clock of `time.monotonic`; `plates` and `refusal`, where a route sets them, are in the log's
-    line. HEAD is answered as GET is, but for the body. The server's `abort` ends the connection
-    of a client that takes too long for a message of an answer.
+    Sets `request_id` and `started` in `scope["state"]`: the time of the request's head on the clock
+    of `time.monotonic`. Logs `plates` and `refusal`, if a route has set them there. Answers HEAD
+    like GET, without the body. Calls the server's `scope["state"]["abort"]`, which closes the
+    connection, if a client takes too long to receive a message of an answer.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
         self._app = app
         self._metrics = metrics
-        # What is read of a body that is refused: as much as of one that is not.
+        # Refused bodies are read to the end within the same limits as accepted ones.
         self._most_bytes = max(settings.batch_max_bytes, 2 * settings.max_bytes)
         self._longest_s = min(settings.upload_timeout_s, settings.request_timeout_s)
         self._send_s = settings.upload_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one ASGI event loop's scope."""
+        """Serve one ASGI connection; other types than HTTP pass unchanged."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -73,9 +73,9 @@ class Edge:
             if scope["method"] == "HEAD":
                 if message["type"] == "http.response.start":
                     await send(message)
-                    await send({"type": "http.response.body"})  # A stream has no other end.
+                    await send({"type": "http.response.body"})  # A stream's own end may never come.
                 return
-            # The server waits with each piece until the client has taken those before.
+            # The server sends each piece after the client has received the previous ones.
             content = message.get("body", b"")
             last = max(0, len(content) - 1) // _PIECE_BYTES * _PIECE_BYTES
             timer = asyncio.get_running_loop().call_later(self._send_s, scope["state"]["abort"])
@@ -87,12 +87,12 @@ class Edge:
             finally:
                 timer.cancel()
 
-        # A copy: for the server it stays a HEAD, whose answer has a length but no body.
+        # A copy, so that the server still sees HEAD: the answer has a length but no body.
         inner = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
         try:
             await self._app(inner, body.receive, send_at_the_bodys_end)
         finally:
-            # The pattern, not the path: paths are made up by clients and never end.
+            # The route's pattern, as clients can invent any number of paths.
             route = getattr(inner.get("route"), "path", "other")
             self._note(scope, route, status, time.monotonic() - started, body.received)
 
@@ -113,13 +113,13 @@ class Edge:
 
 
 class _Body:
-    """The body of a request: how much of it was received, and whether there is more to come."""
+    """A request's body: counts the bytes received, and knows whether more will follow."""
 
     def __init__(self, receive: Receive, headers: Headers) -> None:
         self.received = 0
         self._receive = receive
         self._at_an_end = not ("content-length" in headers or "transfer-encoding" in headers)
-        # Such a client sends nothing before it is asked to.
+        # A client that sends Expect waits for "100 Continue" before it sends the body.
         self._is_held_back = "expect" in headers
 
     async def receive(self) -> Message:
@@ -130,10 +130,10 @@ class _Body:
         return message
 
     async def discard(self, most_bytes: int, until: float) -> bool:
-        """Read and forget the rest; False if it did not end within so many bytes and that time.
+        """Discard the rest; returns False if it exceeds `most_bytes` or doesn't end by `until`.
 
-        Most clients look for an answer only when they have sent everything; and to close a
-        connection on which bytes still come resets it, so that they would never see it.
+        Most clients read the answer only after sending everything, and closing a connection
+        that still receives bytes resets it, so that the client never sees the answer.
         """
         if self._at_an_end or self._is_held_back:
             return self._at_an_end
@@ -146,12 +146,12 @@ class _Body:
 
 
 def choose_request_id(offered: str) -> str:
-    """Take the client's own name for a request where it is a harmless one, else a fresh UUID."""
+    """Return the client's own request id if it is harmless, else a new UUID."""
     return offered if _ACCEPTED_ID.fullmatch(offered) else str(uuid.uuid4())
 
 
 def _asked_s(headers: Headers) -> float:
-    """The client's own limit; values that make no sense are refused elsewhere."""
+    """The client's deadline in seconds, or infinity; the routes refuse invalid values."""
     with suppress(ValueError):
         if (seconds := float(headers.get("x-request-timeout", "inf"))) > 0:
             return seconds
@@ -160,11 +160,11 @@ def _asked_s(headers: Headers) -> float:
 
 def _add_headers(scope: Scope, answer: MutableHeaders, request_id: str, at_an_end: bool) -> None:
     answer[REQUEST_ID_HEADER] = request_id
-    if not at_an_end:  # What follows on the connection would be the body's rest.
+    if not at_an_end:  # The server would take the rest of the body for the next request.
         answer["Connection"] = "close"
     answer.setdefault("X-Content-Type-Options", "nosniff")
     answer.setdefault("Referrer-Policy", "no-referrer")
     answer.setdefault("Content-Security-Policy", _POLICIES.get(scope["path"], _STRICT_POLICY))
     if scope["path"].startswith("/v1/"):
-        # Plates belong in no cache on the way.
+        # Caches must not keep plates.
         answer.setdefault("Cache-Control", "no-store")

@@ -1,4 +1,4 @@
-"""Everything that goes wrong becomes a problem document: noted, logged, and named."""
+"""Exception handlers: turn all errors into problem documents, count them and log them."""
 
 import logging
 from collections.abc import Mapping
@@ -16,21 +16,21 @@ from api.errors import Problem, plain_document, problem_json
 from api.observing.metrics import Metrics
 from api.parameters import invalid_parameters
 
-# No client reads this answer, but it is counted: the status that proxies have for it.
+# For the metrics, as no client reads this answer; nginx uses the same status.
 CLIENT_GONE = 499
 
 log = logging.getLogger("plates.gateway")
 
 
 def document_of(problem: Problem, request_id: str, metrics: Metrics) -> dict[str, Any]:
-    """Take note of a request's problem, or of one photo's, and write its document."""
+    """Count and log the problem of a request or of one photo; returns its document."""
     if problem.reason:
         metrics.refused.labels(problem.reason).inc()
     return _logged(problem.document(request_id), problem.__cause__)
 
 
 def _logged(document: dict[str, Any], cause: BaseException | None = None) -> dict[str, Any]:
-    """Log what is not the client's fault."""
+    """Log the problem unless it is the client's fault."""
     if document["status"] >= 500:
         reason = f" ({cause})" if cause else ""
         log.error("%(status)s %(title)s: %(detail)s%(reason)s", {**document, "reason": reason})
@@ -50,21 +50,21 @@ async def _on_invalid_request(request: Request, error: RequestValidationError) -
 async def _on_http_exception(request: Request, error: HTTPException) -> Response:
     detail = error.detail
     if error.status_code == 404 and detail == "Not Found":
-        detail = f"There is nothing at {request.url.path}. /docs lists what there is."
+        detail = f"There is nothing at {request.url.path}. /docs lists all routes."
     elif error.status_code == 405:
-        detail = f"{request.method} is not possible at {request.url.path}."
+        detail = f"{request.method} is not allowed at {request.url.path}."
     document = plain_document(error.status_code, detail, request.state.request_id)
     return _respond(request, _logged(document, error.__cause__), error.headers)
 
 
 async def _on_disconnect(_: Request, __: ClientDisconnect) -> Response:
-    """No client is left to read this; without it the log would show a traceback."""
+    """Answer a client that is gone: without an answer the log would show a traceback."""
     return Response(status_code=CLIENT_GONE)
 
 
 async def _on_exception(request: Request, _: Exception) -> Response:
-    detail = "Something unexpected happened. The log says more."
-    # The server drops the connection as soon as it has logged the traceback.
+    detail = "An unexpected error occurred. See the service's log."
+    # The server closes the connection as soon as it has logged the traceback.
     plain = HTTPException(500, detail, headers={"Connection": "close"})
     return await _on_http_exception(request, plain)
 
@@ -72,7 +72,7 @@ async def _on_exception(request: Request, _: Exception) -> Response:
 def _respond(
     request: Request, document: dict[str, Any], headers: Mapping[str, str] | None
 ) -> Response:
-    # The answer to an unexpected exception passes no middleware.
+    # The answer to an unexpected exception bypasses the middleware, so add its header here.
     headers = {**(headers or {}), REQUEST_ID_HEADER: request.state.request_id}
     if dialect := DIALECTS.get(request.url.path):
         status, content = dialect.error(document["status"], document["detail"])

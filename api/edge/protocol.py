@@ -1,14 +1,14 @@
-"""Connections: uvicorn's, with limits where it relies on the client's good will.
+"""Connections: uvicorn's, with limits that uvicorn lacks against misbehaving clients.
 
-    slow head               408, however its bytes trickle in
+    slow head               408, even if single bytes keep coming
     large head              431, or 414 for its target
-    not HTTP/1.1            400; so is a length given twice, in two ways (request smuggling)
+    not HTTP/1.1            400, also for both length headers at once (request smuggling)
     body in tiny chunks     400
-    too many connections    429 with Retry-After; above twice as many closed
-    slow reader             closed; of a large answer drop by drop, by `Edge`
+    too many connections    429 with Retry-After; above twice the limit closed
+    slow reader             closed; if it takes a large answer in small amounts, by `Edge`
 
-Each answer is a problem document. Then the connection is read for a while before it is closed:
-closed while bytes come in it is reset, and the client would never see the answer.
+Each answer is a problem document. After it the server reads from the connection for a while before
+it closes it: closing a connection that still receives bytes resets it, and hides the answer.
 """
 
 import asyncio
@@ -39,16 +39,16 @@ log = logging.getLogger("plates.connections")
 MAX_HEAD_BYTES = 16 * 1024
 MAX_TARGET_BYTES = 8 * 1024
 MAX_HEADERS = 100
-# Each chunk of a body costs as much as a hundred bytes: a flood of tiny ones on many
-# connections would keep the loop from everything else. So many may be of any size.
+# A chunk of a body costs as much time as a hundred bytes, so a flood of tiny chunks on many
+# connections would block the event loop. Bodies of more chunks than this need this mean size.
 MAX_TINY_CHUNKS = 1000
 MIN_MEAN_CHUNK_BYTES = 64
 
-# Photos that are being read get that long when the service stops.
+# Seconds that requests in flight get to finish when the service stops.
 _SHUTDOWN_S = 2
-# How long a refused connection is read on.
+# Seconds for which the server still reads from a refused connection.
 _LINGER_S = 5.0
-# A client that takes nothing of an answer for so long is not reading.
+# Seconds without any acknowledgement of an answer after which its connection is closed.
 _STALLED_S = 30.0
 
 _DETAILS = {
@@ -60,7 +60,7 @@ _DETAILS = {
 
 
 class GatewayConfig(uvicorn.Config):
-    """How an application from `api.main.create_app` is served, everywhere."""
+    """The server's configuration for an application from `api.main.create_app`."""
 
     def __init__(self, app: FastAPI, settings: Settings) -> None:
         super().__init__(
@@ -75,23 +75,23 @@ class GatewayConfig(uvicorn.Config):
             log_level="warning",
             access_log=False,
             server_header=False,
-            # Any client could choose its address, and with it whose rate it uses up.
+            # With proxy headers, clients could forge their address and use up another's rate.
             proxy_headers=False,
-            # Longer than proxies keep theirs: a photo sent into one that ends is lost.
+            # Longer than proxies keep connections: a photo sent while one is closed is lost.
             timeout_keep_alive=75,
             timeout_graceful_shutdown=_SHUTDOWN_S,
             ssl_certfile=settings.tls_certificate,
             ssl_keyfile=settings.tls_key,
-            # OpenSSL's own choice; uvicorn's leaves TLS 1.2 with ciphers of 1999.
+            # OpenSSL's default; with uvicorn's, TLS 1.2 has ciphers of 1999.
             ssl_ciphers="DEFAULT",
         )
         self.settings = settings
-        # uvicorn has no setting for it: a client that says nothing would stay for a minute.
+        # uvicorn has no setting for this: silent clients would keep connections for a minute.
         constants.SSL_HANDSHAKE_TIMEOUT = settings.header_timeout_s
-        # Connections that are refused, or were and are about to end; at most as many as are served.
+        # Refused connections that are still open; at most PLATES_MAX_CONNECTIONS.
         self.surplus: set[GatewayProtocol] = set()
         self.metrics: Metrics = app.state.metrics
-        # The application for those above the limit.
+        # The application that answers connections above the limit.
         self.refuse: Any = Edge(_answer_too_many, settings, self.metrics)
 
 
@@ -102,20 +102,20 @@ async def _answer_too_many(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class StrictConnection(h11.Connection):
-    """Refuses what h11 lets pass: large heads in one piece, ambiguous ones, floods of chunks."""
+    """Refuses input that h11 accepts: large or ambiguous heads, floods of tiny chunks."""
 
     _chunks = _body_bytes = 0
 
     def next_event(self) -> Any:
-        """As h11's; raises `h11.RemoteProtocolError` also for these."""
-        # An empty line before a request, which old clients send behind a body (RFC 9112, 2.2).
+        """The next event of h11; also raises `h11.RemoteProtocolError` for refused input."""
+        # Skip an empty line before a request: old clients send it after a body (RFC 9112, 2.2).
         if self.their_state is h11.IDLE and self.trailing_data[0].startswith(b"\r\n"):
             self._receive_buffer.maybe_extract_at_most(2)
         event = super().next_event()
         if isinstance(event, h11.Request):
             self._chunks = self._body_bytes = 0
             _check_head(event)
-            if event.target[:1] != b"/":  # As clients send it to proxies (RFC 9112, 3.2.2).
+            if event.target[:1] != b"/":  # absolute, as for proxies (RFC 9112, 3.2.2)
                 path = re.sub(rb"(?i)^https?://[^/?]*/?", b"/", event.target)
                 event = replace(event, target=path)
         elif isinstance(event, h11.Data):
@@ -134,7 +134,7 @@ def _check_head(request: h11.Request) -> None:
     if len(request.headers) > MAX_HEADERS or total > MAX_HEAD_BYTES:
         raise h11.RemoteProtocolError("head too large", error_status_hint=431)
     names = {name for name, _ in request.headers}
-    # RFC 9112, 6.1: a proxy in between may have gone by the other one.
+    # A proxy in between may have used the other length (RFC 9112, 6.1).
     if b"transfer-encoding" in names and (
         b"content-length" in names or request.http_version < b"1.1"
     ):
@@ -142,18 +142,18 @@ def _check_head(request: h11.Request) -> None:
 
 
 class GatewayProtocol(H11Protocol):
-    """One connection; see the module for what it adds to uvicorn's."""
+    """One connection of uvicorn, with the limits that the module's docstring lists."""
 
     def __init__(self, config: GatewayConfig, **given: Any) -> None:
         super().__init__(config, **given)
         self.conn = StrictConnection(h11.SERVER, MAX_HEAD_BYTES)
         self._limits, self._settings = config, config.settings
         self._refused = False
-        # Ends a head that takes too long, and later a connection that was refused.
+        # Refuses a head that takes too long; after a refusal, closes the connection.
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take the connection, or refuse its request where there are too many."""
+        """Accept the connection; above the limit, refuse its request or close it."""
         served = len(self.connections) - len(self._limits.surplus)
         super().connection_made(transport)
         self.app_state = {**self.app_state, "abort": transport.abort}  # what `Edge` calls
@@ -175,35 +175,35 @@ class GatewayProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Go on with the request, and limit how long its head takes."""
+        """Process bytes of a request, and limit the time of its head."""
         if not self._refused:
             super().data_received(data)
         if self._refused:
             return
-        # Until the next head's first byte, or an empty line's, uvicorn closes idle connections.
+        # Before the first byte of a head (or empty line), uvicorn's keep-alive time-out applies.
         if self.conn.their_state is not h11.IDLE:
             self._stop_timer()
         elif self._timer is None:
             self._start_timer()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what h11 did not understand; called while its error is handled."""
+        """Refuse input that h11 can't parse; called in the handler of h11's exception."""
         del msg
         status = getattr(sys.exc_info()[1], "error_status_hint", 400)
         self._refuse(status if status in _DETAILS else 400)
 
     def shutdown(self) -> None:
-        """End the connection as soon as its answer is sent."""
+        """Close the connection as soon as its answer is sent."""
         if self._refused:
             self.transport.close()
         else:
             super().shutdown()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Nothing to warn of: the request is answered as if it had asked for no upgrade."""
+        """Log nothing: the request is answered as if it had not asked for an upgrade."""
 
     def _count_as_surplus(self) -> bool:
-        """Leave this connection's place to others; False if there are too many of those, too."""
+        """Stop counting this connection as served; False if there are too many surplus ones."""
         surplus = self._limits.surplus
         if self not in surplus and len(surplus) >= self._settings.max_connections:
             return False
@@ -221,21 +221,21 @@ class GatewayProtocol(H11Protocol):
     def _on_slow_head(self) -> None:
         if self.conn.trailing_data[0]:
             self._refuse(408)
-        else:  # Browsers open connections in advance; an answer would confuse them.
+        else:  # Browsers open connections in advance, and don't expect answers on them.
             self.transport.close()
 
     def _refuse(self, status: int) -> None:
-        """Answer a head or body that makes no sense, and read on for a while."""
+        """Answer an invalid head or body with a problem, and still read for a while."""
         self._refused = True
         self.conn.send_failed()
-        self._unset_keepalive_if_required()  # It would close the connection once more.
+        self._unset_keepalive_if_required()  # The timer would close the connection again.
         self._stop_timer()
         self._timer = self.loop.call_later(_LINGER_S, self.transport.abort)
         if self.cycle is not None and not self.cycle.response_complete:
-            # For the application the client is gone.
+            # Tell the application that the client is gone.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-            if self.cycle.response_started:  # No second answer inside the first.
+            if self.cycle.response_started:  # A second answer would end up inside the first.
                 self.transport.close()
                 return
         self.transport.write(_answer(status))
@@ -245,13 +245,13 @@ class GatewayProtocol(H11Protocol):
             self.transport.close()
             return
         self.flow.resume_reading()
-        if self.transport.can_write_eof():  # TLS can't.
+        if self.transport.can_write_eof():  # not with TLS
             with contextlib.suppress(OSError):  # The client has reset the connection.
                 self.transport.write_eof()
 
 
 def _answer(status: int) -> bytes:
-    """A whole HTTP response; the connection's state machine may be in no state to write one."""
+    """A complete HTTP response, made without h11, whose state may not allow a response."""
     request_id = str(uuid.uuid4())
     document = plain_document(status, _DETAILS[status], request_id)
     response = problem_json(document, {"Connection": "close", REQUEST_ID_HEADER: request_id})

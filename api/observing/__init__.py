@@ -1,1 +1,1 @@
-"""What the operator sees: metrics and logs, and never a plate's text."""
+"""Metrics and logs for operators. They never contain the text of a plate."""

@@ -1,7 +1,7 @@
-"""Logs: one JSON object per line, or text for a terminal. Never what was sent.
+"""Logs: one JSON object per line, or text for a terminal, without anything that clients sent.
 
-What was sent is plates, photos, tokens, addresses and form values. Messages of exceptions
-quote such values, so tracebacks are written without them.
+Logs must not contain plates, photos, tokens, addresses and form values. Exceptions' messages may
+quote them, so tracebacks are logged without these messages.
 """
 
 import json
@@ -12,15 +12,15 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Literal
 
-# The request that is being served; every line has it.
+# The id of the current request, which each line contains.
 current_request_id: ContextVar[str] = ContextVar("current_request_id", default="")
-# What a log call may give besides its message, as `extra`.
+# The fields that log calls may pass as `extra`.
 FIELDS = ("method", "route", "status", "ms", "bytes_in", "plates", "refusal")
 Format = Literal["json", "text"]
 
 
 def configure(format_name: Format | None) -> None:
-    """Send the logs of the whole process to stderr; None: text on a terminal, JSON elsewhere."""
+    """Log the whole process to stderr; None means text on a terminal, JSON elsewhere."""
     handler = logging.StreamHandler()
     as_text = format_name == "text" or (format_name is None and sys.stderr.isatty())
     handler.setFormatter(_Formatter(as_text))
@@ -38,7 +38,7 @@ class _Formatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         message = record.getMessage().strip()
         if record.name == "asyncio":
-            # Its further lines show objects, exceptions and their messages among them.
+            # asyncio's further lines show objects, such as exceptions with their messages.
             message = message.partition("\n")[0]
         request_id = current_request_id.get()
         fields: dict[str, object] = {"request_id": request_id} if request_id else {}
@@ -64,7 +64,7 @@ class _Formatter(logging.Formatter):
 
 
 def _without_messages(trace: traceback.TracebackException) -> list[str]:
-    """Where an exception and its causes came from, and their types."""
+    """The traceback lines of an exception and its causes, with types but without messages."""
     lines: list[str] = []
     before = trace.__cause__ or (None if trace.__suppress_context__ else trace.__context__)
     if before is not None:

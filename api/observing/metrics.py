@@ -1,4 +1,4 @@
-"""What /metrics has: counts and times, never a plate's text."""
+"""The metrics of /metrics: counts and times, never the text of a plate."""
 
 import asyncio
 from functools import partial
@@ -20,10 +20,10 @@ _COUNTS = (0, 1, 2, 3, 5, 8, 13, 21, 34)
 
 
 class Metrics:
-    """The metrics of one application, with what supervisors report in their status files."""
+    """The metrics of one application, and those that supervisors write to their status files."""
 
     def __init__(self, *status_files: Path | None) -> None:
-        # Otherwise each series has one more, of no use.
+        # Otherwise the library adds a useless `_created` series to each series.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         registry = self._registry = prometheus_client.CollectorRegistry()
         self._status_files = [file for file in status_files if file is not None]
@@ -39,28 +39,28 @@ class Metrics:
         )
         self.connections_refused = counter(
             "plates_connections_refused",
-            "Connections that were closed before they made a request, by status.",
+            "Connections refused without a valid request, by status.",
             ["status"],
         )
         self.request_seconds = seconds(
             "plates_request_seconds",
-            "From a request's head to its answer's last byte, by route.",
+            "Seconds from a request's head to the last byte of its answer, by route.",
             ["route"],
         )
 
         self.in_flight = gauge("plates_in_flight", "Photos at Triton.")
         self.waiting = gauge("plates_waiting", "Photos waiting for a place at Triton.")
         self.queue_seconds = seconds(
-            "plates_queue_seconds", "From a photo's last byte to its place at Triton."
+            "plates_queue_seconds", "Seconds from a photo's last byte to its place at Triton."
         )
         self.refused = counter(
             "plates_refused",
-            "Photos refused because there were too many, by the bound that was met.",
+            "Photos refused because there were too many, by the limit that was exceeded.",
             ["reason"],
         )
 
         self.recognition_seconds = seconds(
-            "plates_recognition_seconds", "From sending a photo to Triton to its answer."
+            "plates_recognition_seconds", "Seconds from sending a photo to Triton to its answer."
         )
         self.plates_per_photo = histogram(
             "plates_per_photo", "Plates found in a photo, readable or not.", buckets=_COUNTS
@@ -68,41 +68,39 @@ class Metrics:
         self.unreadable = counter("plates_unreadable", "Plates found but not readable.")
         self.stage_seconds = histogram(
             "plates_stage_seconds",
-            "Of each photo, in Triton, by stage.",
+            "Seconds per photo in Triton, by stage.",
             ["stage"],
             buckets=_STAGE_SECONDS,
         )
         self.text_score = histogram(
-            "plates_text_score",
-            "How sure the texts of plates are, readable or not.",
-            buckets=_SCORES,
+            "plates_text_score", "Scores of the texts of plates, readable or not.", buckets=_SCORES
         )
 
         self.model_info = gauge(
             "plates_model_info",
-            "1 for what answered last: version, weights and device.",
+            "1 for the version, weights and device that answered last.",
             ["version", "weights", "device"],
         )
         self.triton_metrics_up = gauge(
             "plates_triton_metrics_up",
-            "Whether Triton's own metrics could be fetched; 0 where they are not asked for.",
+            "Whether Triton's own metrics could be fetched; 0 if their address is not set.",
         )
 
-        self._state = gauge("plates_state", "1 for how the service is.", ["state"])
+        self._state = gauge("plates_state", "1 for the current state of the service.", ["state"])
         self._restarts = counter(
             "plates_restarts", "Parts that the supervisor restarted.", ["part"]
         )
         self._version = gauge(
-            "plates_release", "1 for the version of the models that is served.", ["version"]
+            "plates_release", "1 for the model version that is served.", ["version"]
         )
         self._versions_refused = gauge(
             "plates_release_refused",
-            "1 for each version that is not served because it can't be loaded or misreads.",
+            "1 for each model version that is not served because it can't be loaded or misreads.",
             ["version"],
         )
 
     def note_recognition(self, recognition: Recognition) -> None:
-        """Take note of a photo that was read."""
+        """Count a photo that was read."""
         self.recognition_seconds.observe(recognition.recognition_ms / 1000)
         self.plates_per_photo.observe(len(recognition.plates))
         self.unreadable.inc(sum(not plate.readable for plate in recognition.plates))
@@ -115,10 +113,10 @@ class Metrics:
         self.model_info.labels(info.version, info.weights, info.device).set(1)
 
     def exposition(self) -> bytes:
-        """The metrics in Prometheus's text format, with what supervisors report now."""
+        """The metrics in Prometheus's text format, with the supervisors' current status."""
         for family in (self._state, self._restarts, self._version, self._versions_refused):
             family.clear()
-        # Each supervisor has a file, of a part of one service.
+        # Each supervisor writes a file about its part of the service.
         found = [status for file in self._status_files if (status := read_status(file))]
         if found:
             status = merge(found)
@@ -134,11 +132,11 @@ class Metrics:
 
 
 async def fetch_triton_metrics(address: str) -> bytes | None:
-    """Ask Triton at host:port for its own metrics; None if they don't come, or not soon enough."""
+    """Fetch the metrics of Triton at host:port; None if this fails or takes too long."""
     try:
         async with (
             asyncio.timeout(_TRITON_TIMEOUT_S),
-            # There is no TLS, and to load certificates takes longer than the metrics.
+            # The address has no TLS, and loading CA certificates takes longer than the request.
             httpx.AsyncClient(verify=False, trust_env=False) as client,  # noqa: S501
         ):
             return (await client.get(f"http://{address}/metrics")).raise_for_status().content

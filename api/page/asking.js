@@ -1,8 +1,8 @@
-// Asking the server; the only file that does.
+// Requests to the server; no other file makes any.
 
 const KEPT_AS = "plates.token";
 const SILENCE_MS = 15_000;
-// Relative, so that the page works behind a proxy that serves it under a path of its own.
+// Relative, so that the page works behind a proxy that adds a path prefix.
 export const ADDRESS = new URL("v1/plates", document.baseURI).href;
 
 let token = keptToken();
@@ -15,20 +15,20 @@ function keptToken() {
   }
 }
 
-/** Use a token from now on. It is in memory alone, unless it is to outlive a reload. */
+/** Use a token from now on. It is kept in memory, and with `remember` also across reloads. */
 export function useToken(value, remember) {
   token = value;
   try {
     if (remember) sessionStorage.setItem(KEPT_AS, value);
     else sessionStorage.removeItem(KEPT_AS);
   } catch {
-    // Storage is switched off: then it can't be remembered.
+    // Storage is disabled, so the token is only in memory.
   }
 }
 
 export const hasToken = () => token !== "";
 
-/** What the server, or the lack of one (status 0), answered instead of plates. */
+/** An error answer of the server; the status is 0 if the server can't be reached. */
 export class Refusal extends Error {
   constructor({ status, detail = "", instance = "", retryAfterS = 0 }) {
     super(detail);
@@ -37,7 +37,7 @@ export class Refusal extends Error {
   }
 }
 
-/** The form fields that choose among the plates; unset ones are left out. */
+/** The form fields that filter the plates, without unset ones. */
 export function filterFields({ roi, minWidth }) {
   const fields = {};
   if (roi) fields.roi = roi.join(",");
@@ -49,35 +49,35 @@ export function filterFields({ roi, minWidth }) {
  * Have a photo read.
  *
  * @returns the answer's JSON.
- * @throws {Refusal} for every other answer; an AbortError where `signal` says so.
+ * @throws {Refusal} for every other answer, or an AbortError if `signal` aborts the request.
  */
 export async function readPlates(file, filter, signal) {
   const response = await post(ADDRESS, file, filterFields(filter), signal);
   return response.json();
 }
 
-/** Get the photo with all its plates blurred, whichever of them are shown. */
+/** Get the photo with all its plates blurred, regardless of the filter. */
 export async function redacted(file, signal) {
   const response = await post(`${ADDRESS}?redact=true`, file, {}, signal);
   return response.blob();
 }
 
-/** What a camera's route answers, as JSON. */
+/** Get the JSON answer of a cameras' route. */
 export async function askJson(path, fields = {}) {
   const address = new URL(path, document.baseURI);
   for (const [name, value] of Object.entries(fields)) if (value) address.searchParams.set(name, value);
   return (await ask(address, {})).json();
 }
 
-/** A picture that the server has. */
+/** Get a picture from the server, as a Blob. */
 export async function askPicture(path) {
   return (await ask(new URL(path, document.baseURI), {})).blob();
 }
 
 /**
- * Hear server-sent events until the signal or the server ends it, or nothing comes any more; each is
- * given as parsed JSON, those that come meanwhile after `opened` is done. Not an EventSource: that one
- * can't send a token.
+ * Receive server-sent events until the signal aborts, the server ends the stream, or the stream stays
+ * silent for SILENCE_MS. Calls `take` with the parsed JSON of each event; events that arrive before
+ * `opened` is done are taken after it. Not an EventSource, which can't send a token.
  */
 export async function hear(path, take, signal, opened) {
   const response = await ask(new URL(path, document.baseURI), { signal });
@@ -88,7 +88,7 @@ export async function hear(path, take, signal, opened) {
   });
   let rest = "";
   for (;;) {
-    // The server says something twice a second.
+    // The server sends something twice a second, even without events.
     const silence = setTimeout(() => reader.cancel(), SILENCE_MS);
     const { value, done } = await reader.read().finally(() => clearTimeout(silence));
     if (done) return;
@@ -102,7 +102,7 @@ export async function hear(path, take, signal, opened) {
 }
 
 async function post(address, file, fields, signal) {
-  // A folder, or a file that was changed since: fetch would blame the network.
+  // Fails for a folder, or a file changed since it was chosen; fetch would report a network error.
   await file.slice(0, 1).arrayBuffer().catch((error) => {
     throw new Refusal({ status: 400, detail: error.message });
   });
@@ -113,7 +113,7 @@ async function post(address, file, fields, signal) {
 }
 
 async function ask(address, options) {
-  // A header can't hold other characters.
+  // A header can't contain other characters.
   if (/[^\x20-\x7e]/.test(token)) throw new Refusal({ status: 403, detail: "No token has such characters." });
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
   const response = await fetch(address, { cache: "no-store", headers, ...options }).catch((error) => {
@@ -127,7 +127,7 @@ async function refusalOf(response) {
   const problem = await response.json().catch(() => ({}));
   const seconds = Number.parseInt(response.headers.get("Retry-After") ?? "", 10);
   return new Refusal({
-    // Of a proxy, whose documents have no instance: the service is away.
+    // A 502 without an instance comes from a proxy whose service is away.
     status: response.status === 502 && !problem.instance ? 503 : response.status,
     detail: problem.detail ?? "",
     instance: problem.instance ?? "",

@@ -1,4 +1,4 @@
-// One card for each plate: what the camera saw, what was read, and how sure it is.
+// One card for each plate: its picture, its text, and the scores.
 
 import { copies } from "./copying.js";
 import { light } from "./drawing.js";
@@ -8,14 +8,14 @@ import { counted, hasText, number, percent, smallPercent, text } from "./texts.j
 
 const SURE = 0.95;
 const RATHER_SURE = 0.8;
-const HIGH_ASPECT = 2.6; // Pictures of plates below it would fill the card.
+const HIGH_ASPECT = 2.6; // Wide pictures of plates with a lower aspect ratio would fill the card.
 
 const sureness = (score) => (score >= SURE ? "high" : score >= RATHER_SURE ? "middle" : "low");
 
 /**
  * The card of one plate.
  *
- * @param image what to cut the plate from, or null if the browser can't show it.
+ * @param image the photo to cut the plate from, or null if the browser can't show it.
  */
 export function card(plate, index, image) {
   const lit = { onpointerenter: () => light(index), onpointerleave: () => light(null) };
@@ -76,10 +76,10 @@ function crop(plate, index, image) {
   return drawRectified(canvas, image, plate.quad) ? canvas : null;
 }
 
-/** The text as it stands on the plate, in its rows; under each character how sure it is. */
+/** The text in the plate's rows, with the score under each character. */
 function face(plate) {
   const code = plate.region?.code ?? "";
-  // Where it may stand at the front as well, it does.
+  // A text that both starts and ends with the region's code has it at the start.
   const atEnd = code && plate.text.endsWith(code) && !plate.text.startsWith(code);
   const regionAt = atEnd ? plate.text.length - code.length : Infinity;
   const characters = plate.characters.map(({ char, score }, place) =>

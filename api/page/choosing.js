@@ -1,18 +1,18 @@
-// The ways a photo comes in: chosen, taken, dropped, pasted, or our sample.
+// Input of photos: chosen, taken with the camera, dropped, pasted, or the sample.
 
 import { askPicture } from "./asking.js";
 import { byId } from "./elements.js";
 import { text } from "./texts.js";
 
-/** Call `take` with a list of files, whichever way they come. */
+/** Call `take` with each list of files that the user provides. */
 export function takesPhotos(take) {
   for (const id of ["choose", "camera"]) {
     const input = byId(id);
     input.addEventListener("change", () => {
       take([...input.files]);
-      input.value = ""; // So that the same file can be chosen again.
+      input.value = ""; // Otherwise choosing the same file again fires no event.
     });
-    if (input.files.length) input.dispatchEvent(new Event("change")); // before this script came
+    if (input.files.length) input.dispatchEvent(new Event("change")); // chosen before this script was loaded
   }
   byId("sample").addEventListener("click", async () => {
     const photo = await askPicture("page/sample.jpg").catch(() => null);
@@ -21,7 +21,7 @@ export function takesPhotos(take) {
   });
   document.addEventListener("paste", (event) => {
     const files = [...(event.clipboardData?.files ?? [])];
-    // What is pasted into a field is text; spreadsheets add a picture of it.
+    // Text pasted into a field is no photo, though spreadsheets add a picture of the text.
     if (!files.length || event.target.matches('input:not([type="file"])')) return;
     event.preventDefault();
     take(files);
@@ -29,7 +29,7 @@ export function takesPhotos(take) {
   takesDrops(take);
 }
 
-/** Anywhere on the page will do: whoever misses would lose the page to the photo. */
+/** Accept drops on the whole page: after a drop elsewhere the browser would open the photo instead. */
 function takesDrops(take) {
   const dragging = (is) => document.body.classList.toggle("dragging", is);
   const holdsFiles = (event) => event.dataTransfer?.types.includes("Files");
@@ -38,7 +38,7 @@ function takesDrops(take) {
     event.preventDefault();
     react(event);
   });
-  let entered; // Not relatedTarget: in WebKit it is always null.
+  let entered; // the last element entered; WebKit's relatedTarget is always null
   on("dragenter", (event) => { entered = event.target; });
   on("dragleave", (event) => dragging(event.target !== entered));
   on("dragover", (event) => {

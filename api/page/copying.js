@@ -1,4 +1,4 @@
-// What can be taken along: the answer as JSON, and the command that gives it.
+// The listings to copy: the answer as JSON, and the curl command for it.
 
 import { ADDRESS, filterFields, hasToken } from "./asking.js";
 import { element } from "./elements.js";
@@ -7,7 +7,7 @@ import { text } from "./texts.js";
 const LINE = 76;
 const NOTICE_MS = 2000;
 
-/** JSON with short lists and objects on one line, as one would write it by hand. */
+/** Format JSON with short lists and objects on one line. */
 export function prettyJson(value, indent = "") {
   const flat = oneLine(value);
   if (typeof value !== "object" || indent.length + flat.length <= LINE) return flat;
@@ -28,7 +28,7 @@ function members(value, written) {
   return Object.entries(value).map(([key, item]) => `${JSON.stringify(key)}: ${written(item)}`);
 }
 
-/** The command that gives the same answer. The token is named, never shown. */
+/** The curl command for the same request; the token is a shell variable, never its value. */
 export function curlCommand(fileName, filter) {
   const fields = Object.entries(filterFields(filter)).map(([name, value]) => `${name}=${value}`);
   const words = [`image=@${curlFile(fileName)}`, ...fields].map((field) => `-F ${shell(field)}`);
@@ -36,20 +36,20 @@ export function curlCommand(fileName, filter) {
   return ["curl", ...header, ...words, shell(ADDRESS)].join(" ");
 }
 
-/** A file name as curl's -F takes it: it reads `;` and `,`, and a lone - as standard input. */
+/** Quote a file name for curl's -F, which interprets `;` and `,`, and a lone - as standard input. */
 function curlFile(name) {
   const path = name.startsWith("-") ? `./${name}` : name;
   if (/^[^;,"\\\s]+$/.test(path)) return path;
   return `"${path.replace(/[\\"]/g, "\\$&")}"`;
 }
 
-/** A word as a POSIX shell takes it. */
+/** Quote a word for a POSIX shell. */
 export function shell(word) {
   if (/^[\w@%+=:,./-]+$/.test(word)) return word;
   return `'${word.replaceAll("'", "'\\''")}'`;
 }
 
-/** Let a button copy what `content` returns, and say on its face whether it worked. */
+/** Make a button copy what `content` returns; its label then shows whether this succeeded. */
 export function copies(button, content) {
   button.addEventListener("click", async () => {
     const done = await copied(content());
@@ -68,7 +68,7 @@ async function copied(words) {
   }
 }
 
-/** Over plain HTTP there is no clipboard API; the old command still works. */
+/** Copy with the old execCommand, as the clipboard API is not available over plain HTTP. */
 function copiedByHand(words) {
   const before = document.activeElement;
   const area = element("textarea", { class: "unseen", "aria-hidden": "true" });

@@ -1,4 +1,4 @@
-// Boxes and quads over the photo, and what lights up together.
+// Draws boxes and quads over the photo, and highlights what belongs to one plate.
 
 import { drawn, element } from "./elements.js";
 
@@ -7,8 +7,8 @@ const NEAR_TOP = 0.1;
 /**
  * Draw all plates over the photo.
  *
- * The drawing's coordinates are the photo's pixels (viewBox), so that it scales with the
- * window by itself; lines keep their width (vector-effect in the style sheet).
+ * The SVG's viewBox has the photo's pixels, so the drawing scales with the photo; lines keep
+ * their width (vector-effect in the style sheet).
  *
  * @param pick called with a plate's index when it is clicked.
  * @returns the SVG element.
@@ -43,13 +43,13 @@ function outline(plate, index, pick) {
   );
 }
 
-/** A plate's number and text beside its box; placed in per cent, so it scales, too. */
+/** A tag with a plate's number and text beside its box; its position in per cent scales, too. */
 function tag(plate, index, { width, height }) {
   const [x0, y0, x1, y1] = plate.box;
   const node = element("span", { class: "tag", "data-plate": index },
     element("b", {}, String(index + 1)), plate.text || "?");
   const below = y0 / height < NEAR_TOP;
-  // Flush with the nearer side of the box, a tag has half the photo's width for itself.
+  // The tag extends to the more distant side, where it has half the photo's width or more.
   const leftward = x0 + x1 > width;
   node.classList.toggle("unreadable", !plate.readable);
   node.classList.toggle("below", below);
@@ -59,7 +59,7 @@ function tag(plate, index, { width, height }) {
   return node;
 }
 
-/** Light up everything that belongs to one plate: outline, tag and card. None for null. */
+/** Highlight a plate's outline, tag and card, and no others; null removes all highlights. */
 export function light(index) {
   for (const node of document.querySelectorAll("[data-plate]")) {
     node.classList.toggle("lit", node.dataset.plate === String(index));

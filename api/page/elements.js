@@ -1,15 +1,15 @@
-// Building parts of the document. Texts become text nodes, never markup.
+// Makes elements of the document. Strings become text nodes, never markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
 export const byId = (id) => document.getElementById(id);
 
-/** Make an HTML element; `on…` attributes are listeners, null and false ones are left out. */
+/** Make an HTML element; `on…` attributes are listeners, null and false ones are omitted. */
 export function element(tag, attributes = {}, ...children) {
   return finished(document.createElement(tag), attributes, children);
 }
 
-/** The same for SVG. */
+/** Make an SVG element in the same way. */
 export function drawn(tag, attributes = {}, ...children) {
   return finished(document.createElementNS(SVG, tag), attributes, children);
 }

@@ -1,4 +1,4 @@
-// The page: which photo is shown, and what the buttons do.
+// The page: shows the current photo, and handles the buttons.
 
 import { redacted, useToken } from "./asking.js";
 import { takesPhotos } from "./choosing.js";
@@ -28,7 +28,7 @@ function show(shot) {
   byId("redact").hidden = shot.state !== "done" || shot.answer.plates.length === 0;
 }
 
-/** Thumbnails, as soon as there is more than one photo to choose from. */
+/** Show thumbnails if there is more than one photo. */
 function showStrip() {
   const strip = byId("strip");
   const focused = [...strip.children].findIndex((item) => item.contains(document.activeElement));
@@ -50,10 +50,10 @@ function choose(shot) {
   show(shot);
 }
 
-/** A region belongs to one photo; a width is kept for those that follow. */
+/** Add photos. They keep the current minimum width, but not the region, which fits one photo only. */
 function take(files) {
   const minWidth = current?.filter.minWidth ?? null;
-  // Of very many at once the first ones are let go of again.
+  // If there are too many files at once, `shots` has already discarded the first ones.
   const added = files.map((file) => shots.add(file, { roi: null, minWidth }))
     .filter((shot) => shots.list.includes(shot));
   if (!added.length) return;
@@ -62,7 +62,7 @@ function take(files) {
   const fromSample = document.activeElement === byId("sample");
   current = added[0];
   stopDrawing();
-  // The sample's button is gone now, and must not take the focus with it.
+  // The sample's button is hidden now, so move the focus elsewhere.
   if (fromSample) byId("photo-title").focus();
 }
 
@@ -73,7 +73,7 @@ function again(filter = current.filter) {
   show(current);
 }
 
-/** From an outline in the photo to its card. */
+/** Focus a plate's card, after a click on its outline. */
 function pick(index) {
   const button = byId("plates").querySelector(`[data-plate="${index}"] .number`);
   button?.focus({ preventScroll: true });
@@ -103,7 +103,7 @@ function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }
 
-/** Also if a region was begun: show those that hold. */
+/** End drawing, and show the region that applies instead of an unfinished one. */
 function stopDrawing() {
   byId("frame").classList.remove("choosing");
   byId("draw").setAttribute("aria-pressed", "false");

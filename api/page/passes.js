@@ -1,4 +1,4 @@
-// The cameras' tab: passes as they come, and a search among those that are kept.
+// The cameras' tab: live passes, and a search in the stored ones.
 
 import { askJson, askPicture, hear, useToken } from "./asking.js";
 import { byId, element } from "./elements.js";
@@ -7,15 +7,15 @@ import { counted, percent, text } from "./texts.js";
 const MOST_ROWS = 100;
 const RETRY_MS = 3000;
 const STATES_MS = 5000;
-// A number for the month would be another country's day.
+// Months in words: numeric dates are ambiguous between countries.
 const SPELT = { dateStyle: "medium", timeStyle: "medium" };
-const WANTS_TOKEN = new Set([401, 403]); // none, or a wrong one
+const WANTS_TOKEN = new Set([401, 403]); // no token, or a wrong one
 
 let listening = null;
-let live = false; // or the rows are a search's
+let live = false; // whether the rows are live passes or a search's results
 const rows = new Map(); // by a pass's id
 
-/** Show the tabs where the service has cameras; the photos' part is hidden beside them. */
+/** Show the tabs if the service has cameras. The cameras' tab hides `photosParts`. */
 export async function offerCameras(photosParts) {
   try {
     await showStates();
@@ -29,7 +29,7 @@ export async function offerCameras(photosParts) {
   for (const button of document.querySelectorAll("[data-tab]")) {
     button.addEventListener("click", () => open(button.dataset.tab, photosParts));
   }
-  // A browser has six connections to a server for all its tabs: those not seen take none.
+  // A browser has six connections to a server for all tabs, so hidden tabs must not use one.
   document.addEventListener("visibilitychange", () => {
     if (!live || byId("cameras").hidden) return;
     if (document.hidden) listening.abort();
@@ -39,7 +39,7 @@ export async function offerCameras(photosParts) {
     event.preventDefault();
     search();
   });
-  // Times and words of the rows, and what the status says, are of the language before.
+  // Load the rows and the status again in the new language.
   for (const button of document.querySelectorAll("[data-language]")) {
     button.addEventListener("click", () => {
       if (!byId("cameras").hidden) (live ? listen : search)();
@@ -64,7 +64,7 @@ function open(tab, photosParts) {
   else listening?.abort();
 }
 
-/** Begin with the latest passes that are kept, then go on with what comes. */
+/** Show the latest stored passes, then new ones as they arrive. */
 async function listen() {
   listening?.abort();
   live = true;
@@ -72,7 +72,7 @@ async function listen() {
   while (!mine.signal.aborted) {
     try {
       await showStates();
-      // Listening first: between the list and what comes, nothing is lost.
+      // Open the stream before fetching the list, so that no pass between them is lost.
       await hear("v1/events", show, mine.signal, async () => {
         const { passes } = await askJson("v1/passes");
         if (!mine.signal.aborted) list(passes, text("listening"));
@@ -105,7 +105,7 @@ async function search() {
   }
 }
 
-/** Show these passes alone, the latest on top. */
+/** Replace the rows by these passes, which are in descending order of time. */
 function list(passes, status) {
   rows.clear();
   byId("passes").tBodies[0].replaceChildren();
@@ -113,7 +113,7 @@ function list(passes, status) {
   byId("cameras-status").textContent = status;
 }
 
-/** Say why there is no answer; true if a token is wanted, without which to ask again is idle. */
+/** Show why there is no answer; true if a token is required, so that retrying is useless. */
 function refused(refusal) {
   const wantsToken = WANTS_TOKEN.has(refusal.status);
   byId("cameras-token").hidden = !wantsToken;
@@ -135,7 +135,7 @@ async function showStates() {
   }
 }
 
-/** Add a pass on top, or update its row. */
+/** Add a pass at the top, or update its row. */
 function show(pass) {
   const row = element("tr", { "data-id": pass.id, class: pass.type === "pass.ended" ? "" : "running" },
     element("td", {}, new Date(pass.time.first).toLocaleString(document.documentElement.lang, SPELT)),
@@ -164,7 +164,7 @@ function motion({ type, motion: { stationary, direction } }) {
   return type === "pass.ended" ? words : [words, text("in_sight")].filter(Boolean).join(", ");
 }
 
-/** The plate's picture, where one is kept. */
+/** The plate's picture, hidden if the service has stored none. */
 function crop(pass) {
   const image = element("img", { alt: text("pass_crop", { text: pass.text }), hidden: true });
   if (pass.type === "pass.ended") {

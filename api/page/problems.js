@@ -1,4 +1,4 @@
-// What is shown when there is no answer: what happened, what to do, and when to try again.
+// Error messages: what happened, what to do, and when to try again.
 
 import { byId, element } from "./elements.js";
 import { chosenLanguage, hasText, text } from "./texts.js";
@@ -8,7 +8,7 @@ const TOKEN_WANTED = new Set([401, 403]);
 
 let countdown = null;
 
-/** Take the message away. */
+/** Remove the message. */
 export function clearProblem() {
   clearInterval(countdown);
   byId("problem").hidden = true;
@@ -17,7 +17,7 @@ export function clearProblem() {
   byId("token-form").hidden = true;
 }
 
-/** Show why there are no plates, with a button to try again where that may help. */
+/** Show an error, with a button to try again if that may help. */
 export function showProblem(refusal, retry) {
   clearProblem();
   const key = hasText(`problem.${refusal.status}`) ? refusal.status : "other";
@@ -28,11 +28,11 @@ export function showProblem(refusal, retry) {
     element("p", {}, text(`advice.${key}`)),
     ...serverWords(refusal),
   );
-  // Outside the alert, which would be read out with every second that passes.
+  // Outside the alert: screen readers would announce each second of the countdown.
   if (MAY_PASS.has(refusal.status)) byId("problem-actions").append(retryButton(refusal, retry));
 }
 
-/** The server speaks English; in other languages its words are marked as such. */
+/** The server's message, which is always in English, marked as such for other languages. */
 function serverWords({ detail, instance }) {
   const words = element("span", { lang: "en" }, detail);
   const intro = chosenLanguage() === "en" ? "" : `${text("server_says")} `;
@@ -42,7 +42,7 @@ function serverWords({ detail, instance }) {
   ];
 }
 
-/** Retry-After counts down on the button, which can be pressed when it is over. */
+/** A button that shows a countdown of Retry-After, and is disabled until its end. */
 function retryButton({ retryAt }, retry) {
   const button = element("button", { type: "button", class: "primary", onclick: retry });
   const tick = () => {

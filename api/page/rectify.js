@@ -1,13 +1,13 @@
-// Straight pictures of plates, cut from the photo.
+// Cuts rectified pictures of plates from the photo.
 
-const HEIGHT = 192; // Of the picture in its own pixels: enough for sharp displays.
-const MARGIN = 0.06; // Of the plate's height, on each side: the rim shows that nothing is cut.
+const HEIGHT = 192; // Of the picture in pixels: enough for high-resolution displays.
+const MARGIN = 0.06; // On each side, as a share of HEIGHT, to show that nothing is cut off.
 const MIN_ASPECT = 0.5;
 const MAX_ASPECT = 8;
 
 const distance = ([x0, y0], [x1, y1]) => Math.hypot(x1 - x0, y1 - y0);
 
-/** Width over height of a plate. */
+/** The aspect ratio of a plate, width over height. */
 export function aspectOf([topLeft, topRight, , bottomLeft]) {
   const ratio = distance(topLeft, topRight) / distance(topLeft, bottomLeft);
   return Math.min(MAX_ASPECT, Math.max(MIN_ASPECT, ratio || 1));
@@ -16,8 +16,8 @@ export function aspectOf([topLeft, topRight, , bottomLeft]) {
 /**
  * The affine map that takes a quad's corners to those of an upright rectangle.
  *
- * A quad is a parallelogram (the rectifier's theta is affine), so three of its corners say
- * everything. With u and v its sides: x = (p - topLeft) expressed in u and v, stretched.
+ * A quad is a parallelogram (the rectifier's theta is affine), so three corners define it. The
+ * map expresses p - topLeft in the quad's sides u and v, and scales these coordinates.
  *
  * @returns a, b, c, d, e, f as CanvasRenderingContext2D.setTransform takes them, or null
  *   for a quad without area.
@@ -34,7 +34,7 @@ export function rectifyingTransform([topLeft, topRight, , bottomLeft], { x, y, w
   return [a, b, c, d, e, f];
 }
 
-/** Draw a plate straight, filling a canvas that takes the plate's shape. */
+/** Draw a plate rectified, on a canvas that gets its aspect ratio; false if the quad has no area. */
 export function drawRectified(canvas, image, quad) {
   const margin = HEIGHT * MARGIN;
   const inside = HEIGHT - 2 * margin;

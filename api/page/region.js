@@ -4,13 +4,13 @@ import { byId, drawn } from "./elements.js";
 import { text } from "./texts.js";
 
 const FIELDS = ["x0", "y0", "x1", "y1"];
-const SMALLEST = 4; // Photo pixels; less is a click.
+const SMALLEST = 4; // In photo pixels; a smaller region counts as a click.
 
 /**
- * What the form says.
+ * Read the filter from the form.
  *
  * @returns {roi, minWidth}, null where nothing is set.
- * @throws {RangeError} with a message for people, if the region makes no sense.
+ * @throws {RangeError} with a message for users, if the region is invalid.
  */
 export function readFilter() {
   const words = FIELDS.map((name) => byId(name).value.trim());
@@ -27,7 +27,7 @@ export function writeFilter({ roi, minWidth }) {
   byId("min_width").value = minWidth ?? "";
 }
 
-/** Draw the region over the photo, darkening what is outside; null takes it away. */
+/** Draw the region over the photo and darken the rest; null removes the region. */
 export function drawRegion(svg, roi, { width, height }) {
   svg.querySelectorAll(".outside, .region").forEach((node) => node.remove());
   if (!roi) return;
@@ -41,11 +41,11 @@ export function drawRegion(svg, roi, { width, height }) {
 }
 
 /**
- * Let a rectangle be dragged over the photo while the mode is on.
+ * Let the user drag a rectangle over the photo while the frame has the class `choosing`.
  *
- * @param size tells the photo's {width, height} in pixels.
+ * @param size returns the photo's {width, height} in pixels.
  * @param preview called with the region while it is dragged.
- * @param done called with the region, or null where it was only a click.
+ * @param done called with the region, or null after a mere click.
  */
 export function dragsRegion(frame, { size, preview, done }) {
   let start = null;

@@ -1,4 +1,4 @@
-// Everything that is said about one photo: status, plates, problem, JSON and command.
+// The results of one photo: status, plates, problem, JSON and command.
 
 import { card } from "./cards.js";
 import { curlCommand, prettyJson } from "./copying.js";
@@ -29,7 +29,7 @@ function nothing({ filter }) {
   return element("li", { class: "nothing" }, text(filtered ? "none_filtered" : "none_advice"));
 }
 
-/** Say it only when it is news: the status is read out whenever it is written. */
+/** Write the status only if it has changed, as screen readers announce each write. */
 function showStatus(shot) {
   const words = statusOf(shot);
   if (byId("status").textContent !== words) byId("status").textContent = words;

@@ -1,21 +1,21 @@
-// The photos of this visit, in memory only, and their turns at the server.
+// The photos of this visit, in memory only, and the queue in which the server reads them.
 
 import { readPlates } from "./asking.js";
 import { decoded } from "./stage.js";
 
 const KEPT = 12;
 
-/** Reads photos one after another and remembers the last few with what came of them. */
+/** Reads photos one after another, and keeps the last few with their results. */
 export class Shots {
-  /** @param changed called with a shot whenever something about it is new. */
+  /** @param changed called with a shot after each change of it. */
   constructor(changed) {
     this.list = [];
-    this.unread = 0; // let go of before their turn
+    this.unread = 0; // number of photos discarded before they were read
     this.changed = changed;
     this.turn = Promise.resolve();
   }
 
-  /** Take a file in and have it read when it is its turn. */
+  /** Add a file, and read it after those before it. */
   add(file, filter) {
     const shot = {
       file, filter, name: file.name || "photo", url: URL.createObjectURL(file), state: "waiting",
@@ -26,7 +26,7 @@ export class Shots {
     return shot;
   }
 
-  /** Read a shot, again if it was read before. */
+  /** Queue a shot for reading, even if it was read before. */
   read(shot) {
     shot.controller?.abort();
     const controller = new AbortController();
@@ -53,7 +53,7 @@ export class Shots {
     if (controller.signal.aborted) return;
     this.changed(shot);
     const news = await outcome(shot, controller.signal);
-    // Cancelled or read anew meanwhile: then this is no news any more.
+    // Ignore the outcome if the shot was cancelled or queued again meanwhile.
     if (!controller.signal.aborted) this.enter(shot, news);
   }
 

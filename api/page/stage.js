@@ -1,17 +1,17 @@
-// The photo itself: shown upright, as large as fits, with everything that is drawn over it.
+// Shows the photo upright, as large as fits, with the drawing over it.
 
 import { drawPlates } from "./drawing.js";
 import { byId, drawn } from "./elements.js";
 import { drawRegion } from "./region.js";
 import { number, text } from "./texts.js";
 
-// Where neither browser nor server know the size yet.
+// For photos whose size neither browser nor server knows yet.
 const UNKNOWN = { width: 4, height: 3 };
 
 /**
- * Decode a photo once, to know whether this browser can show it.
+ * Decode a photo, to find out whether this browser can show it.
  *
- * @returns the image, upright: browsers apply EXIF orientation, as the server does; or null.
+ * @returns the image, upright (browsers apply the EXIF orientation, as the server does), or null.
  */
 export async function decoded(url) {
   const image = new Image();
@@ -24,21 +24,21 @@ export async function decoded(url) {
   }
 }
 
-/** Size of a photo in its own pixels: what the server says, else what the browser sees. */
+/** Size of a photo in pixels: the server's, if it has answered, else the browser's. */
 export function sizeOf(shot) {
   if (shot.answer) return shot.answer.image;
   if (!shot.image) return UNKNOWN;
   return { width: shot.image.naturalWidth, height: shot.image.naturalHeight };
 }
 
-/** The photo to cut plates from; null where the browser sees other pixels than the server. */
+/** The image to cut plates from; null if its size differs from the server's. */
 export function matchingImage({ image, answer }) {
   if (!image || !answer) return image;
   const { width, height } = answer.image;
   return image.naturalWidth === width && image.naturalHeight === height ? image : null;
 }
 
-/** Show a shot and what was found in it. */
+/** Show a shot with its plates. */
 export function showStage(shot, pick) {
   const size = sizeOf(shot);
   const frame = byId("frame");
@@ -70,7 +70,7 @@ function showOverlay(shot, pick) {
   drawRegion(svg, shot.filter.roi, size);
 }
 
-/** Draw a region that is being dragged. */
+/** Draw the region during the drag. */
 export function previewRegion(shot, roi) {
   const svg = byId("drawing").querySelector("svg") ?? drawn("svg");
   drawRegion(svg, roi, sizeOf(shot));

@@ -1,4 +1,4 @@
-// The page's languages: which one is chosen, and texts in it.
+// The page's language, and texts in it.
 
 import english from "./english.js";
 import russian from "./russian.js";
@@ -19,31 +19,31 @@ function kept() {
   try {
     return localStorage.getItem(KEPT_AS);
   } catch {
-    return null; // Storage is switched off; the browser's language will do.
+    return null; // Storage is disabled: use the browser's language.
   }
 }
 
 export const chosenLanguage = () => language;
 
-/** Switch, and remember it where the browser lets us. */
+/** Switch the language, and remember it if the browser allows this. */
 export function chooseLanguage(name) {
   language = name;
   try {
     localStorage.setItem(KEPT_AS, name);
   } catch {
-    // Then it holds until the page is closed.
+    // Storage is disabled: the language applies until the page is closed.
   }
   translate();
 }
 
-/** A text; `{name}` in it stands for one of the values. */
+/** Get a text; each `{name}` in it is replaced by that value. */
 export function text(key, values = {}) {
   return (TEXTS[language][key] ?? key).replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");
 }
 
 export const hasText = (key) => key in TEXTS[language];
 
-/** A text that depends on a count, by the language's rules for plurals. */
+/** Get the text for a count, by the language's plural rules. */
 export function counted(key, count, values = {}) {
   const rule = new Intl.PluralRules(language).select(count);
   return text(`${key}.${rule}`, { ...values, count: number(count) });
@@ -53,7 +53,7 @@ export function number(value, digits = 0) {
   return new Intl.NumberFormat(language, { maximumFractionDigits: digits }).format(value);
 }
 
-/** A probability in [0, 1] as a percentage. Rounded down: 99.99 % is not certainty. */
+/** Format a probability in [0, 1] as a percentage, rounded down: 99.99 % is not certainty. */
 export function percent(score, digits = 0) {
   const scale = 10 ** (2 + digits);
   const cut = Math.floor(score * scale + 1e-6) / scale;
@@ -61,9 +61,9 @@ export function percent(score, digits = 0) {
   return new Intl.NumberFormat(language, style).format(cut);
 }
 
-/** The same for scores that are often next to nothing. */
+/** Format a score that is often close to 0 as a percentage. */
 export function smallPercent(score) {
-  // The server rounds to four digits: its zero is below that, and not for certain nothing.
+  // The server rounds scores to four digits, so its 0 only means less than LEAST.
   return score < LEAST ? `< ${percent(LEAST, 2)}` : percent(score, 2);
 }
 

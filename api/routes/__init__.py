@@ -1,1 +1,1 @@
-"""The gateway's own routes. Each is thin: the work is in uploads, reading and answers."""
+"""The gateway's own routes, thin layers over `uploads`, `reading` and `answers`."""

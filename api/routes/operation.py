@@ -1,4 +1,4 @@
-"""Routes for operators and machines: alive, ready, metrics, and what a problem means."""
+"""Routes for operation: liveness, readiness, metrics, and explanations of problem types."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ async def healthz() -> dict[str, str]:
 
 @router.get("/readyz", responses={503: problem_response("Not ready")})
 async def readyz(services: ServicesOfApp) -> dict[str, str]:
-    """Answer 200 if a photo with a plate was read lately, or if a small one is read now."""
+    """Answer 200 if a photo with a plate was read recently, or a test photo is read now."""
     if problem := await services.readiness.problem():
         raise HTTPException(503, problem.detail, {"Retry-After": "2"}) from problem.__cause__
     return {"status": "ready"}
@@ -30,7 +30,7 @@ async def readyz(services: ServicesOfApp) -> dict[str, str]:
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(services: ServicesOfApp) -> Response:
-    """Prometheus metrics: the gateway's, then Triton's where its address is known."""
+    """Prometheus metrics: the gateway's, then Triton's if their address is set."""
     address = services.settings.triton_metrics_url
     of_triton = await fetch_triton_metrics(address) if address else None
     services.metrics.triton_metrics_up.set(of_triton is not None)
@@ -38,7 +38,7 @@ async def metrics(services: ServicesOfApp) -> Response:
     return Response(exposition, media_type=CONTENT_TYPE)
 
 
-# Not 404 alone: FastAPI would list its own 422 besides, which never comes.
+# 4XX instead of 404, as FastAPI would also document its own 422, which never occurs.
 @router.get(PROBLEM_PATH + "{slug}", responses={"4XX": problem_response("No such problem type")})
 async def problem(slug: str) -> dict[str, Any]:
     """Explain a problem's type."""

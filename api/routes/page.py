@@ -1,4 +1,4 @@
-"""The page at /: the files of the folder `page`, with headers that keep it to this origin."""
+"""The page at /: the files of the folder `page`, with headers that isolate its origin."""
 
 from functools import cache
 from importlib.resources import files
@@ -17,8 +17,8 @@ _TYPES = {
     "svg": "image/svg+xml",
     "jpg": "image/jpeg",
 }
-# Everything comes from here and goes here; blob: shows the photo that was chosen. Scripts
-# can't turn strings into markup (trusted types), so no text of an answer ever becomes any.
+# The page loads from and connects to this origin only; blob: shows the chosen photo. Trusted types
+# keep scripts from turning strings into markup, so no text of an answer can become markup.
 _HEADERS = {
     "Cache-Control": "no-cache",
     "Content-Security-Policy": (
@@ -31,24 +31,24 @@ _HEADERS = {
 }
 
 
-# Not StaticFiles: in memory no path of a request meets the file system, and the types don't depend
-# on the host's table.
+# Not StaticFiles: with the files in memory, no path of a request reaches the file system, and
+# their types don't depend on the host's MIME table.
 @cache
 def _page_files() -> dict[str, bytes]:
-    """The page's files by name; the sample photo is the one that /readyz tries."""
+    """The page's files by name; the sample is the test photo of /readyz."""
     contents = {path.name: path.read_bytes() for path in (files("api") / "page").iterdir()}
     return contents | {"sample.jpg": DEFAULT_GOLDEN.read_bytes()}
 
 
 @router.get("/", include_in_schema=False)
 async def index() -> Response:
-    """The page itself."""
+    """Serve the page."""
     return await part("index.html")
 
 
 @router.get("/page/{name}", include_in_schema=False)
 async def part(name: str) -> Response:
-    """One of the files that the page consists of."""
+    """Serve one file of the page."""
     content = _page_files().get(name)
     if content is None:
         raise HTTPException(404)

@@ -1,4 +1,4 @@
-"""The native routes: one photo in, its plates out, or the photo without them; and batches."""
+"""The native routes: read the plates of a photo, or blur them, and read batches of photos."""
 
 import asyncio
 from typing import Annotated, Any
@@ -23,8 +23,8 @@ _COUNT_HEADER = "X-Plates-Redacted"
 _REDACTED: dict[str, Any] = {
     "description": "The plates; with `redact` the photo itself",
     "content": {
-        "image/jpeg": {"schema": file_field("The photo without its plates")},
-        "image/png": {"schema": file_field("The same, if a PNG came or one too long for a JPEG")},
+        "image/jpeg": {"schema": file_field("The photo with blurred plates")},
+        "image/png": {"schema": file_field("The same, for a PNG or a photo too large for a JPEG")},
     },
     "headers": {
         _COUNT_HEADER: {
@@ -56,13 +56,13 @@ async def read_plates(
 
     Send the photo as the form field `image`, or as the body with an `image/*` type. JPEG,
     PNG, WebP, HEIC, BMP, TIFF and GIF are read, by default up to 20 MB and 64 megapixels.
-    No plates is an answer: an empty list.
+    A photo without plates gets an empty list.
     """
     upload, wanted = await services.received(context, _FORM, parameters)
     reading = await services.reader.read(upload.photo, context, wanted.countries)
     if not wanted.redact:
         answer = answers.answer_from(reading, wanted)
-        # As it is: FastAPI would validate what was just built a second time.
+        # Return the model's JSON, as FastAPI would validate the model a second time.
         return Response(answer.model_dump_json(), media_type="application/json")
     work = redact(upload.photo, reading, services.settings.limits, context.deadline.remaining_s)
     content, media_type = await context.cancel_on_disconnect(work)
@@ -83,20 +83,20 @@ async def read_batch(
 ) -> answers.BatchAnswer | Response:
     """Find and read every licence plate in several photos.
 
-    Send each as a form field `image`, by default up to 16 files. The answer has one result for
-    each, in their order: its plates, or what is wrong with it; one bad file doesn't fail the
-    others. `roi` and `min_width` hold for all of them, and so does the deadline.
+    Send each photo as a form field `image`, by default up to 16 files. The answer has one result
+    per photo, in order: its plates, or its problem; a bad file doesn't affect the others.
+    `roi`, `min_width` and the deadline apply to all photos.
 
-    The status is 200 if any photo was read, or if any was refused for its own fault. If the
-    service failed to read each of them, the batch is answered as one photo would be: with 429,
-    500, 502, 503 or 504, the problem, its `Retry-After`, and the `results` as a further member.
+    The status is 200 if any photo was read, or was refused for a fault of its own. If the service
+    failed on every photo, it answers as for a single photo: with 429, 500, 502, 503 or 504, a
+    problem document that has the `results` as a further member, and `Retry-After`.
     """
     form = UploadForm(_BATCH_FIELDS, max_photos=services.settings.batch_max_files)
     upload, wanted = await services.received(context, form, parameters)
     services.access.charge(context.request, len(upload.photos))
-    # One batch leaves half of the places to others.
+    # A batch leaves half of the places at Triton to other requests.
     places = asyncio.Semaphore(services.settings.batch_concurrency)
-    failed: list[tuple[Problem, dict[str, Any]]] = []  # with their documents
+    failed: list[tuple[Problem, dict[str, Any]]] = []  # and their documents
 
     async def read(photo: Part) -> answers.BatchItem:
         try:
@@ -117,7 +117,7 @@ async def read_batch(
 
     tasks = [asyncio.create_task(read(photo)) for photo in upload.photos]
     try:
-        # No task group: it raises exception groups, which no handler here takes.
+        # Not a task group: no handler here accepts the exception groups that it raises.
         answer = answers.BatchAnswer(results=await asyncio.gather(*tasks))
     finally:
         for task in tasks:
@@ -125,7 +125,7 @@ async def read_batch(
     by_service = [pair for pair in failed if isinstance(pair[0], RecognizerProblem)]
     if len(by_service) < len(tasks):
         return answer
-    # The problem that asks for the longest wait; all are in `results`.
+    # Answer with the problem that has the longest Retry-After; `results` has all problems.
     problem, document = max(by_service, key=lambda pair: int(pair[0].headers.get("Retry-After", 0)))
     context.request.state.refusal = problem.slug  # for the log
     return problem_json(document | answer.model_dump(), problem.headers)

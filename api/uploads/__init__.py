@@ -1,1 +1,1 @@
-"""Photos on their way in: forms and bodies, read within limits of bytes, memory and time."""
+"""Uploads: reads forms and bodies within limits of size, memory and time."""

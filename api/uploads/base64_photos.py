@@ -1,8 +1,8 @@
-"""Photos that come as base64 text: in a form's field, or in a JSON object.
+"""Photos as base64 text, in a field of a form or in a JSON object.
 
-Texts are as long as photos, so everything here takes time and memory linear in them. Call it
-off the event loop; `api.uploads.receiving` counts its copies. What makes no sense raises
-`InvalidForm`.
+The texts are as long as photos, so all functions take time and memory linear in their length. Call
+them off the event loop; `api.uploads.receiving` accounts for the copies they make. They raise
+`InvalidForm` for invalid input.
 """
 
 import binascii
@@ -15,18 +15,18 @@ from api.errors import InvalidForm
 
 Fields = list[tuple[str, bytes]]
 
-# Of a form or an object; a photo's text counts as one.
+# Maximum number of fields of a form or object, the photo included.
 MAX_FIELDS = 64
-# `data:image/jpeg;base64,` (RFC 2397), as browsers put it before what they encode.
+# The prefix `data:image/jpeg;base64,` (RFC 2397) of the data URLs that browsers make.
 _DATA_PREFIX = re.compile(rb"\s*data:[\w.+-]*/?[\w.+-]*(;[\w.+=-]*)*,", re.ASCII)
-# Also the alphabet for addresses (RFC 4648, 5).
+# From the URL-safe base64 alphabet (RFC 4648, 5) to the standard one.
 _TO_STANDARD = bytes.maketrans(b"-_", b"+/")
-# What base64 text and its prefix look like when percent-encoded.
+# Percent-encodings of the characters of base64 text and its prefix.
 _PERCENT = [(f"%{ord(char):02X}", char) for char in "+/=\r\n ;:,"]
 
 
 def photo_from_base64(text: bytes, field: str) -> bytes:
-    """Decode a photo; a `data:` prefix, line ends and missing padding are tolerated."""
+    """Decode a photo; tolerates a `data:` prefix, line ends and missing padding."""
     prefix = _DATA_PREFIX.match(text[:200])
     body = text[prefix.end() if prefix else 0 :].translate(_TO_STANDARD, b" \t\r\n").rstrip(b"=")
     try:
@@ -39,10 +39,9 @@ def photo_from_base64(text: bytes, field: str) -> bytes:
 
 
 def fields_of_urlencoded(body: bytes, photo_fields: Iterable[str]) -> Fields:
-    """Read an application/x-www-form-urlencoded body: names and values in their order.
+    """Parse an application/x-www-form-urlencoded body into names and values, in order.
 
-    In the photo fields, whose values are base64, a plus sign is no space, whether or not the
-    client escaped it.
+    In the photo fields a plus sign is a base64 character and not a space, even if unescaped.
     """
     if body.count(b"&") >= MAX_FIELDS:
         raise InvalidForm(f"The form has more than {MAX_FIELDS} fields.")
@@ -55,11 +54,11 @@ def fields_of_urlencoded(body: bytes, photo_fields: Iterable[str]) -> Fields:
 
 
 def fields_of_json(body: bytes) -> Fields:
-    """Read a JSON object as if it were a form: lists repeat a field, null leaves it out.
+    """Parse a JSON object into fields: a list repeats a field, null omits it.
 
-    Objects inside it stay JSON.
+    Values that are objects stay JSON text.
     """
-    # Each of these makes an object of some 60 bytes; base64 has none of them.
+    # Each of these characters makes a Python object of about 60 bytes; base64 has none of them.
     if sum(body.count(mark) for mark in (b",", b"[", b"{")) > 10 * MAX_FIELDS:
         raise InvalidForm("The JSON has too many parts. Send one photo and its few parameters.")
     try:
@@ -71,7 +70,7 @@ def fields_of_json(body: bytes) -> Fields:
     fields: Fields = []
     for name, value in given.items():
         values = value if isinstance(value, list) else [value]
-        # JSON can escape halves of characters, which no answer could quote.
+        # JSON can contain lone surrogates, which an answer can't quote: replace them.
         shown = _as_text(name).decode()
         fields += [(shown, _as_text(item)) for item in values if item is not None]
     return fields
@@ -83,7 +82,7 @@ def _as_text(value: object) -> bytes:
 
 
 def _unescaped(value: bytes) -> bytes:
-    # Not `unquote`: of a long text full of escapes it makes an object for each.
+    # Not `unquote`, which makes an object for each escape of a long text.
     for escape, char in _PERCENT:
         value = value.replace(escape.encode(), char.encode())
         value = value.replace(escape.lower().encode(), char.encode())
@@ -91,5 +90,5 @@ def _unescaped(value: bytes) -> bytes:
 
 
 def _unquoted(value: bytes) -> bytes:
-    # The caller refuses longer ones; escaped bytes come in threes.
+    # The caller refuses values of more than 16 KiB; an escaped byte takes three characters.
     return unquote_plus(value[: 64 * 1024].decode(errors="replace")).encode(errors="replace")

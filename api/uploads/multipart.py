@@ -1,7 +1,7 @@
-"""Multipart forms, kept in memory (RFC 7578).
+"""Reads multipart forms (RFC 7578) into memory.
 
-The framework's own reader writes files above a megabyte to disk, and takes a form that was cut
-off for one that is complete. Here its parser (python-multipart) calls back a collector.
+Starlette's own reader writes files of more than a megabyte to disk, and accepts truncated forms.
+This module uses the same parser, python-multipart, with callbacks of its own.
 """
 
 import re
@@ -17,20 +17,19 @@ from api.errors import InvalidForm
 
 MAX_NAME = 255
 MAX_FIELD_BYTES = 16 * 1024
-# Of each part. Browsers send two headers; proxies and odd libraries some more.
+# Limits of each part. Browsers send two headers; proxies and some libraries add a few.
 _MAX_HEADERS = 8
 _MAX_HEADER_BYTES = 4096
-# The plain `filename` wins where both are sent. A client that sends this one alone, though RFC
-# 7578 forbids it (4.2), still means a file.
+# The parameter `filename*`. RFC 7578 (4.2) forbids it, but some clients send it alone, and mean a
+# file. If both are sent, the plain `filename` is used.
 _EXTENDED_NAME = re.compile(r"""\bfilename\*\s*=\s*"?(utf-8|iso-8859-1)'[^']*'([^;"\s]*)""", re.I)
 
 
 @dataclass
 class Part:
-    """One part of a form, or a photo that came in another way; its content is not checked.
+    """One part of a form, or a photo that is no part of a form; its content is not checked.
 
-    It is a file if it has a file name, even an empty one. None of the content is kept of a part
-    that is too long.
+    A part with a file name, even an empty one, is a file. A part that is too long has no content.
     """
 
     name: str = ""
@@ -40,12 +39,12 @@ class Part:
 
     @property
     def is_file(self) -> bool:
-        """Whether it came with a file name."""
+        """Whether the part has a file name."""
         return self.filename is not None
 
 
 class _Collector:
-    """Callbacks of the parser: it reports pieces of names, values and contents."""
+    """The parser's callbacks, which get names, values and contents in pieces."""
 
     def __init__(self, parts: list[Part], max_parts: int, limit_of: Callable[[Part], int]) -> None:
         self.complete = False
@@ -83,7 +82,7 @@ class _Collector:
         if part.is_too_long:
             return
         if len(self._content) + end - start > self._limit:
-            # The other parts may be good: what becomes of this one is not decided here.
+            # Go on, as the other parts may be valid; the caller decides about this one.
             part.is_too_long, self._content = True, bytearray()
         else:
             self._content += memoryview(data)[start:end]
@@ -96,7 +95,7 @@ class _Collector:
 
 
 def _part_of(disposition: str, number: int) -> Part:
-    """Understand the Content-Disposition of a part, or refuse it by its place in the form."""
+    """Parse a part's Content-Disposition; an error names the part by its number."""
     kind, options = parse_options_header(disposition)
     name = options.get(b"name", b"").decode(errors="replace")
     if kind != b"form-data" or not name:
@@ -109,7 +108,7 @@ def _part_of(disposition: str, number: int) -> Part:
 
 
 def _filename(options: dict[bytes, bytes], disposition: str) -> str | None:
-    """The file's name without folders and control characters; None if there is none."""
+    """The file name without folders and control characters; None if the part has no name."""
     extended = _EXTENDED_NAME.search(disposition)
     if b"filename" in options:
         given = options[b"filename"].decode(errors="replace")
@@ -129,10 +128,10 @@ async def read_form(
     max_parts: int,
     limit_of: Callable[[Part], int],
 ) -> None:
-    """Read a whole multipart form and append its parts to `parts`; the caller limits its length.
+    """Read a multipart form and append its parts to `parts`; the caller limits its total length.
 
-    `limit_of` says how many bytes a part may have, once its name is known. A form that is cut
-    off, or makes no sense, raises `InvalidForm`.
+    `limit_of` returns the maximum size of a part in bytes, from its name and file name. Raises
+    `InvalidForm` if the form is truncated or invalid.
     """
     _, options = parse_options_header(content_type)
     boundary = options.get(b"boundary")

@@ -1,4 +1,4 @@
-"""Photos as they come in over HTTP, with limits that hold while they are still coming."""
+"""Receives photos over HTTP, and enforces the limits during the upload."""
 
 import asyncio
 import heapq
@@ -23,55 +23,55 @@ FORM = "multipart/form-data"
 URLENCODED = "application/x-www-form-urlencoded"
 JSON = "application/json"
 
-# What a form may add to its photos: boundaries, part headers, a few short fields.
+# Size of a form beside its photos: boundaries, part headers, a few short fields.
 _FORM_OVERHEAD_BYTES = 64 * 1024
-# Content-Encoding: others, such as "utf-8", are mistakes, and come with a body that can be read.
+# Content-Encodings to refuse. Others, such as "utf-8", are clients' mistakes with a plain body.
 _COMPRESSED = ("gzip", "deflate", "compress", "br", "zstd")
-# Base64 takes 4/3 of the bytes; line ends and escapes add to that.
+# Base64 text has 4/3 of the photo's size; line ends and escapes add to it.
 _TEXT_PER_BYTE = 1.5
-# Beside the photos.
+# The number of further parts that a form may have beside its photos.
 _OTHER_PARTS = 15
-# Measured at its peak, per byte of a photo: what the gateway holds of it while Triton has it,
-# beside the photo itself (tensor, protobuf message, its serialization, gRPC's buffer).
+# Measured peak of memory per byte of a photo at Triton, beside the photo itself: its tensor, the
+# protobuf message, the serialized message, gRPC's buffer.
 COPIES_AT_TRITON = 4
-# Per byte of text that holds a photo in base64: itself and its copies while it is decoded.
+# Memory per byte of base64 text while it is decoded: the text itself and its copies.
 COPIES_OF_TEXT = 4
-# The same of JSON that is not all ASCII: Python's strings then take up to 4 bytes a character.
+# The same for JSON that is not pure ASCII, as Python's strings then take 4 bytes per character.
 COPIES_OF_WIDE_TEXT = 10
 
 
 @dataclass(frozen=True)
 class UploadForm:
-    """What a route takes as its body."""
+    """The request body that a route accepts."""
 
-    fields: tuple[str, ...]  # names that a photo's field may have; messages name the first
+    fields: tuple[str, ...]  # accepted names of a photo's field; messages name the first
     max_photos: int = 1
     any_field: bool = False  # whether a file in any field counts as the photo
-    text: bool = False  # whether a photo may be base64 text, in a form of either kind or in JSON
-    refused: Mapping[str, str] = field(default_factory=dict)  # each with what to say
+    text: bool = False  # whether forms of both types, and JSON, may hold a photo as base64 text
+    refused: Mapping[str, str] = field(default_factory=dict)  # error messages by field name
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The Content-Types that the route takes."""
+        """The Content-Types that the route accepts."""
         others = (URLENCODED, JSON) if self.text else ()
         return (FORM, *others) if self.max_photos > 1 else (FORM, *others, "image/*")
 
 
 @dataclass(frozen=True)
 class Upload:
-    """The photos, at least one, and names and values of the fields that came with them."""
+    """One or more photos, and the names and values of the form's other fields."""
 
     photos: tuple[Part, ...]
     fields: tuple[tuple[str, str], ...] = ()
 
     @property
     def photo(self) -> bytes:
-        """The bytes of the only photo."""
+        """The content of the only photo."""
         return self.photos[0].content
 
 
 class UploadMemory:
-    """The bytes that all uploads together hold in memory."""
+    """Limits the memory of all uploads together."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -79,18 +79,18 @@ class UploadMemory:
 
     @contextmanager
     def share(self) -> Iterator[Take]:
-        """Account for the bytes of one upload, until the context ends.
+        """Account for the memory of one upload, until the context ends.
 
-        What is yielded is called with the number of bytes taken, or a negative one for bytes
-        given back, and raises `Overloaded` where they are too many.
+        Yields a function that takes a number of bytes to add, or a negative number to release.
+        It raises `Overloaded` if too little memory is free, and `TooManyBytes` if there never is.
         """
         taken = 0
 
         def take(count: int) -> None:
             nonlocal taken
-            if taken + count > self._limit:  # it would not fit later, either
+            if taken + count > self._limit:  # waiting would not help
                 raise errors.TooManyBytes(
-                    "This upload needs more memory than all may take together "
+                    "This upload needs more memory than the service has for all uploads "
                     "(PLATES_UPLOAD_MEMORY_BYTES). Send smaller or fewer photos."
                 )
             if count > 0 and self.used + count > self._limit:
@@ -109,9 +109,9 @@ class UploadMemory:
 async def read_upload(context: RequestContext, form: UploadForm, settings: Settings) -> Upload:
     """Read the photos from the body: a form, or the file itself.
 
-    Never holds more than the limit in memory, even if Content-Length is wrong, and writes
-    nothing to disk. The photos are not checked further; one that is alone is not too long.
-    Raises `Problem`, or `ClientDisconnect` if the client is gone.
+    Never holds more than the limit in memory, even if Content-Length is wrong, and writes nothing
+    to disk. The photos' content is not checked. If the form allows only one photo, one that is too
+    long raises; else its part says so. Raises `Problem`, or `ClientDisconnect`.
     """
     timeout_s = min(settings.upload_timeout_s, context.deadline.remaining_s)
     reader = _BodyReader(context.request, form, settings, context.take)
@@ -119,7 +119,7 @@ async def read_upload(context: RequestContext, form: UploadForm, settings: Setti
         async with asyncio.timeout(timeout_s):
             upload = await reader.read()
     except TimeoutError as error:
-        detail = f"The photo did not come within {timeout_s:.3g} seconds."
+        detail = f"The upload did not complete within {timeout_s:.3g} seconds."
         raise errors.UploadTimeout(detail) from error
     finally:
         reader.clear()
@@ -143,7 +143,7 @@ class _BodyReader:
         self._parts: list[Part] = []
 
     def clear(self) -> None:
-        """Hold nothing any more: what is left of a refused body is still to come."""
+        """Release all memory: the middleware still has to receive the rest of a refused body."""
         self._raw.clear()
         self._parts.clear()
         self._take(-self._taken)
@@ -151,7 +151,7 @@ class _BodyReader:
     async def read(self) -> Upload:
         coding = self._request.headers.get("content-encoding", "").lower()
         if any(name in coding for name in _COMPRESSED):
-            raise errors.UnsupportedMediaType(f"Send the body as it is, not as {coding[:100]}.")
+            raise errors.UnsupportedMediaType(f"Send the body uncompressed, not as {coding[:100]}.")
         kind = self._request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == FORM:
             return await self._upload(*await self._read_parts())
@@ -176,7 +176,7 @@ class _BodyReader:
         return await run_in_threadpool(base64_photos.fields_of_json, body)
 
     async def _read_parts(self) -> tuple[list[Part], Fields]:
-        """The files and the other fields of a multipart form."""
+        """Read a multipart form into its files and its other fields."""
 
         def limit_of(part: Part) -> int:
             return self._limits.max_bytes if part.is_file else self._max_text_of(part.name)
@@ -197,7 +197,7 @@ class _BodyReader:
         return [part for part in self._parts if part.is_file], texts
 
     async def _upload(self, files: list[Part], texts: Fields) -> Upload:
-        """Sort out which of the fields are photos."""
+        """Check the fields, and find the photos among them."""
         form = self._form
         for name, value in texts:
             if len(name) > MAX_NAME:
@@ -221,7 +221,7 @@ class _BodyReader:
         if len(texts) > 1:
             raise errors.InvalidParameter(f"One photo per request: the form has {len(texts)}.")
         ((name, text),) = texts
-        # Of a part of a multipart form only the bytes were taken.
+        # For a part of a multipart form only its size is accounted for so far.
         self._take_more(max(0, COPIES_OF_TEXT * len(text) - self._taken))
         return Part(content=await run_in_threadpool(base64_photos.photo_from_base64, text, name))
 
@@ -243,7 +243,7 @@ class _BodyReader:
         return body
 
     async def _chunks(self, max_bytes: int, copies: int = 1) -> AsyncGenerator[bytes]:
-        """Pass the body on until it is longer than allowed."""
+        """Yield the body's chunks; raises `TooManyBytes` as soon as it is too long."""
         message = too_many_bytes_message(self._limits)
         if self._form.max_photos > 1:
             message = f"The photos have more than {max_bytes / 2**20:.3g} MB together. Send fewer."
@@ -264,7 +264,7 @@ class _BodyReader:
 
 
 def _photos_among(files: list[Part], fields: Mapping[str, bytes], form: UploadForm) -> list[Part]:
-    """Find the files of a form that are photos; any other file is a mistake worth naming."""
+    """Find the photos among a form's files; raises a `Problem` if there are other files."""
     photos = [part for part in files if form.any_field or part.name in form.fields]
     others = {part.name for part in files if part.name not in form.fields}
     as_text = [name for name in form.fields if name in fields]

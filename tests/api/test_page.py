@@ -137,7 +137,7 @@ def test_the_page_shows_plates_or_says_that_there_are_none(page, fake):
     with holding:
         for _ in range(13):
             page.give("drop", PHOTO, "many.jpg")
-        assert page.text("#strip") == "Not read, of too many at once: 1"
+        assert page.text("#strip") == "Not read because there were too many at once: 1"
         assert page.run("return document.querySelector('#strip li:last-child').offsetLeft") < 100
 
 
@@ -236,7 +236,7 @@ def test_passes_appear_as_they_come_and_can_be_searched(driver, fake, store, tmp
         page.run("document.getElementById('search-text').value = 'a0?1*'")
         page.click("#search [type=submit]")
         rows(page, first)
-        assert "1 pass is kept" in page.text("#cameras-status")
+        assert "1 pass found" in page.text("#cameras-status")
         tab = driver.current_window_handle
         driver.switch_to.new_window("tab")
         driver.close()
@@ -244,7 +244,7 @@ def test_passes_appear_as_they_come_and_can_be_searched(driver, fake, store, tmp
         time.sleep(0.5)
         rows(page, first)  # the search still applies when the tab is visible again
         state_file(tmp_path, "gate").write_text('{"status": "silent"}')
-        page.wait_for(lambda: "no picture comes" in page.text("#camera-states"), "its state")
+        page.wait_for(lambda: "no picture" in page.text("#camera-states"), "its state")
         page.run("document.getElementById('search-until').value = '2026-01-01T00:00'")
         page.click("#search [type=submit]")
         rows(page)

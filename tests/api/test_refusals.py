@@ -111,7 +111,7 @@ REFUSED = {
     (PLATES, "unsupported-media-type"): [
         (as_json(b"{}"), "application/json"),
         (body(PHOTO, ""), "missing"),
-        (photos("image") | {"headers": {"Content-Encoding": "GZip"}}, "as it is"),
+        (photos("image") | {"headers": {"Content-Encoding": "GZip"}}, "uncompressed"),
     ],
     (BATCH, "missing-image"): [
         (photos("photo"), "'photo'"),

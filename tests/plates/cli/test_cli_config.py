@@ -107,7 +107,7 @@ def test_the_example_makes_sense_with_every_line_in_it(run, check):
 def test_the_documents_have_every_setting_as_it_is():
     table = settings_table()
     assert {row.split("`")[1] for row in table.splitlines()[2:]} == SETTINGS
-    assert "| `PLATES_PORT` | Port to listen on; 0 takes a free one. | `8080` |" in table
+    assert "| `PLATES_PORT` | Port to listen on; 0 chooses a free port. | `8080` |" in table
     page = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
     assert table in page, "paste what `.venv/bin/plates config table` prints"
     assert str(ROOT) not in table, "where this was made"
