@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_number(parser, "--limit", None, "read the first N files only", least=1)
     add("--address", metavar="HOST:PORT", help="of a Ray cluster (default: start Ray here)")
     add("--extend", action="store_true", help="list SOURCE again and read new files, too")
-    purpose = "read photos again that could not be fetched; damaged ones are not retried"
+    purpose = "retry photos that could not be fetched or crashed the reader, not damaged ones"
     add("--retry-failed", action="store_true", help=purpose)
     add_nets(parser)
 
