@@ -1,11 +1,11 @@
-"""What `make` does again, and what it leaves alone."""
+"""When `make` sets up a clone again."""
 
 import os
 import subprocess
 
 from support import ROOT, write_files
 
-# Of a clone that was set up.
+# Files of a clone that was set up.
 FILES = [
     *("Makefile", "pyproject.toml", "docker/setup.sh", "docker/requirements/dev.txt"),
     *("docker/requirements/torch.txt", ".venv/.setup", ".venv/bin/plates"),
@@ -22,7 +22,7 @@ def test_a_clone_that_changed_or_was_moved_is_set_up_again(tmp_path):
     write_files(tmp_path, dict.fromkeys(FILES, (ROOT / "Makefile").read_bytes()))
     for moment, name in enumerate(FILES):
         os.utime(tmp_path / name, (moment, moment))
-    for place in (tmp_path, tmp_path.parent):  # scripts name where the clone was set up
+    for place in (tmp_path, tmp_path.parent):  # scripts contain the clone's path
         (tmp_path / FILES[-1]).write_text(f"#!{place}/.venv/bin/python\n")
         assert would_set_up() == (place != tmp_path)
     (tmp_path / FILES[-1]).unlink()

@@ -1,8 +1,8 @@
-"""What the README and its companions tell people to type works.
+"""The commands in the README and the other documents work.
 
-Every `make` target and every `plates` command line in a ```bash block must exist, with its
-options; the cheap ones are run. Against the live service, the `curl` lines and the Python
-blocks are run, too, with the address and the photo replaced by what the tests have.
+Every `make` target and every `plates` command line in a ```bash block must exist, with its options;
+the cheap ones are run. The `curl` lines and the Python blocks are run against the live service,
+with the address and the photo replaced by the tests' own.
 """
 
 import json
@@ -29,7 +29,7 @@ DOCUMENTS = {
 }
 FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 ADDRESS = re.compile(r"http://(localhost|127\.0\.0\.1):8080")
-# A photo that people are to replace with theirs.
+# A photo that stands for the reader's own.
 PLACEHOLDER = re.compile(r"\b(my_|your_)?(photo|car|image)\.jpe?g\b")
 
 
@@ -40,7 +40,7 @@ def blocks(language):
 
 
 def command_lines():
-    """Every command of the ```bash blocks, continued lines joined, comments left out."""
+    """Every command of the ```bash blocks; continued lines are joined, comments omitted."""
     for _, block in blocks("bash"):
         for line in block.replace("\\\n", " ").splitlines():
             stripped = line.strip().removeprefix("$ ")
@@ -49,7 +49,7 @@ def command_lines():
 
 
 def words_of(line):
-    """A command's words without leading assignments and trailing comments."""
+    """The words of a command without leading assignments and trailing comments."""
     words = shlex.split(line, comments=True)
     while words and re.match(r"^[A-Z_]+=", words[0]):
         words.pop(0)
@@ -59,7 +59,7 @@ def words_of(line):
 LINES = [words for words in map(words_of, command_lines()) if words]
 PLATES = [words for words in LINES if Path(words[0]).name == "plates"]
 CURL = [line for line in command_lines() if line.startswith("curl ") and "8080" in line]
-# What looks into an archive's result needs one.
+# Blocks that read an archive's result need an archive.
 PYTHON = [
     text
     for path, text in blocks("python")
@@ -68,7 +68,7 @@ PYTHON = [
 
 
 def test_the_readme_shows_every_way_in():
-    """The tests below are about all lines of a kind, and would be content with none."""
+    """The tests below check all lines of a kind, and would pass without any."""
     commands = [words[:2] for words in LINES]
     assert ["make", "demo"] in commands and ["make", "test"] in commands
     assert PYTHON and PLATES and any("/v1/plates" in line for line in CURL)
@@ -77,7 +77,7 @@ def test_the_readme_shows_every_way_in():
 def test_make_targets_exist_and_help_lists_them():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     phony = re.findall(r"^\.PHONY:(.*)", makefile, re.MULTILINE)
-    targets = set(" ".join(phony).split()) - {"FORCE"}  # make's own device, nothing to type
+    targets = set(" ".join(phony).split()) - {"FORCE"}  # a device of the Makefile, not to be typed
     done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert set(re.findall(r"^  make (\S+)", done.stdout, re.MULTILINE)) == targets
     for words in (words for words in LINES if words[0] == "make"):
@@ -121,7 +121,7 @@ def test_links_lead_somewhere():
 
 @pytest.fixture
 def with_real_names(gateway_url):
-    """Puts our address and photo in the place of the documents'."""
+    """Replaces the documents' address and photo by the tests' own."""
     return lambda text: PLACEHOLDER.sub(str(SCENE), ADDRESS.sub(gateway_url, text))
 
 
@@ -140,7 +140,7 @@ def test_curl_lines_work(with_real_names, tmp_path):
 
 @pytest.mark.live
 def test_python_blocks_work(with_real_names, request):
-    """Blocks that speak to Triton itself are run only where the tests have its HTTP port."""
+    """Blocks that call Triton itself are run only if the tests know its HTTP port."""
     for block in PYTHON:
         code = with_real_names(block)
         if "tritonclient" in block:

@@ -143,7 +143,7 @@ class LoadClient:
     async def _send(self, request: Request, intended: float) -> bool:
         """Send a request and record its outcome; returns whether the status was 200."""
         method, url = "GET" if request.body is None else "POST", self._url + request.path
-        # aiohttp would copy bytes, and from 1 MiB on warn of them.
+        # aiohttp would copy bytes, and warn about 1 MiB or more.
         data = None if request.body is None else io.BytesIO(request.body)
         row = {"kind": request.kind, "intended_s": intended, "status": 0, "error": ""}
         row |= {"retry_after": False, "right": False}

@@ -2,7 +2,7 @@
 
 Clients post photos in closed loops, several at a time: the same 1920x1080 JPEG with two plates,
 unless --photo names another. The times of the stages are those of the service's /metrics; "rest" is
-the time outside the nets. Memory (PSS, which counts shared pages once) is measured after the loads.
+all between the nets. Memory (PSS, which counts shared pages once) is measured after the loads.
 A service that runs already (--url) needs --pid for memory and CPU time.
 
 With --published a pipeline of the published shape is measured in turns with the service, each four
@@ -112,17 +112,18 @@ def compare(url: str, published: Path, photo: bytes, seconds: float) -> Rows:
     shape = PublishedShape(published)
     with httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False) as client:
 
-        def ours() -> Any:
+        def read_by_service() -> Any:
             headers = {"Content-Type": "image/*"}
             return client.post("/v1/plates", content=photo, headers=headers).json()["plates"]
 
-        boxes = [plate["box"] for plate in ours()]
+        boxes = [plate["box"] for plate in read_by_service()]
 
-        def theirs() -> object:
+        def read_by_published() -> object:
             return shape.read(decode(photo), boxes)
 
         def turn() -> list[float]:
-            return [1000 * timeit(reader, number=1) for reader in (ours, theirs)]
+            readers = read_by_service, read_by_published
+            return [1000 * timeit(reader, number=1) for reader in readers]
 
         # In turns, because a machine's speed drifts by a tenth within minutes.
         for _ in range(_WARM_UPS):

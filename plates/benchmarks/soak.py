@@ -7,7 +7,7 @@ minute in the order of their size, several at a time, so that pools reach their 
 
 Floors, after the first third of the time: resident memory, shared memory and open files do not
 grow; that is, the 95 % interval of their slope reaches down to zero, or lies below 1 % of their
-level per hour. All answers are expected, and no process ends or starts.
+level per hour. Every answer is an expected one, and no process ends or starts.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from plates.cli.options import add_number
 from plates.serving.processes import leftovers
 
 MEBIBYTE = 2**20
-# Share of the level, per hour: slower growth would take four days to double it.
+# Share of the level, per hour: at this rate it would take four days to double.
 _TOLERANCE_PER_HOUR = 0.01
 _WARM_UP_SHARE = 1 / 3
 # Memory changes in lasting steps: an interval for independent points would report every third flat

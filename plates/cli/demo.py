@@ -36,7 +36,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the demonstration; returns 0 if all went well, else 1."""
     inputs = _photos(arguments.photos)
     expected = expected_texts(inputs.kinds)
     jpegs = Jpegs(inputs, arguments.output)

@@ -28,7 +28,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Check once; raises `CommandError` unless the service is healthy."""
     if arguments.status:
         status = read_status(arguments.status)
         if status is None:

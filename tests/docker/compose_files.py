@@ -1,6 +1,6 @@
-"""docker compose's own reading of our files, and a copy of it for machines without the plugin.
+"""The output of `docker compose config`, and a copy of it for machines without the plugin.
 
-Run it to write the copy anew: `make docker-resolve`.
+Run as a program, it writes the copy: `make docker-resolve`.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ SOURCES = (
     *("compose.yaml", "compose.cpu.yaml", "compose.cameras.yaml"),
     *("docker/compose.yaml", "docker/compose.cpu.yaml"),
 )
-# How an operator calls each combination.
+# The options with which an operator selects each combination.
 COMBINATIONS = {
     "gpu": (),
     "cpu": ("-f", "compose.cpu.yaml"),
@@ -30,14 +30,14 @@ PROJECT = "<project>"
 
 
 def has_plugin():
-    """Whether `docker compose` is to be had; it needs no engine for this."""
+    """Whether `docker compose` is installed; this needs no engine."""
     if shutil.which("docker") is None:
         return False
     return subprocess.run(["docker", "compose", "version"], capture_output=True).returncode == 0
 
 
 def resolve(combination, **environment):
-    """What the plugin makes of a combination in a folder and an environment of its own."""
+    """Resolve a combination with the plugin, in its own folder and environment."""
     with tempfile.TemporaryDirectory() as folder:
         for name in SOURCES:
             path = Path(folder, name)
@@ -53,7 +53,7 @@ def resolve(combination, **environment):
 
 
 def digests():
-    """What our files are now."""
+    """The hashes of the present compose files."""
     return {name: hashlib.sha256((ROOT / name).read_bytes()).hexdigest() for name in SOURCES}
 
 

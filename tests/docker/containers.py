@@ -1,7 +1,7 @@
-"""Our containers without an engine: Dockerfiles read, and services run as processes here.
+"""Containers without an engine: reads the Dockerfiles, and runs the services as processes.
 
-A service's processes get the Dockerfile's and `docker compose config`'s own words; container paths
-become folders of the test, names of services 127.0.0.1, ports free ones.
+A service's processes get the words of the Dockerfile and of `docker compose config`; container
+paths are replaced by folders of the test, services' names by 127.0.0.1, ports by free ones.
 """
 
 import io
@@ -29,7 +29,7 @@ from plates.serving.processes import die_with_parent
 
 IMAGES = ("triton", "triton-cpu", "gateway")
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-# The folder of every image that the clone lies in.
+# The folder of the clone in every image.
 HOME = "/plates"
 PORTS = ("8000", "8001", "8002", "8080")
 _PATIENCE_S = 90
@@ -37,7 +37,7 @@ _PATIENCE_S = 90
 
 @dataclass
 class Stage:
-    """One FROM and what follows it; ENV, and ARG with a default, are in `environment`."""
+    """A FROM and the steps after it; `environment` has ENV, and ARG with a default."""
 
     image: str
     steps: list[tuple[str, str]] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Stage:
 
     @property
     def entry_point(self):
-        """Its words; `ValueError` for the shell form, under which signals don't arrive."""
+        """The entry point's words; ValueError for the shell form, which passes no signals on."""
         (value,) = [value for name, value in self.steps if name == "ENTRYPOINT"]
         return json.loads(value)
 
@@ -70,13 +70,13 @@ def read_stages(image):
 
 
 def copies(steps):
-    """Sources in the clone and their target, of each COPY that is not from another stage."""
+    """The sources in the clone and the target of each COPY that is not from another stage."""
     values = [value for name, value in steps if name == "COPY" and not value.startswith("--from")]
     return [(value.split()[:-1], value.split()[-1]) for value in values]
 
 
 def is_ignored(path):
-    """Whether .dockerignore, which begins with `*`, keeps a path out of the build's context."""
+    """Whether .dockerignore, which begins with `*`, excludes a path from the build's context."""
     lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     _, *patterns = [line for line in lines if line and not line.startswith("#")]
     let_in = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
@@ -89,7 +89,7 @@ def is_ignored(path):
 
 
 def copy_sources(steps, staging):
-    """Do what instructions COPY, into a folder that stands for HOME."""
+    """Carry out the COPY instructions, into a folder that stands for HOME."""
     for sources, target in copies(steps):
         for source in (ROOT / source for source in sources):
             if source.is_file():
@@ -103,7 +103,7 @@ def copy_sources(steps, staging):
 
 
 class Machine:
-    """What stands for an engine: folders for volumes and tmpfs, a free port for each port.
+    """A stand-in for an engine: folders for volumes and tmpfs, a free port for each port.
 
     `programs` has, for each service, the folder that stands for its image's `bin`.
     """
@@ -119,14 +119,14 @@ class Machine:
         self.pids = {}
 
     def _as_it_runs_here(self, name, service):
-        """What `docker compose` and the image say of a service, in this machine's words."""
+        """A service's command and environment by `docker compose` and its image, for this test."""
         image = read_stages(Path(service["build"]["dockerfile"]).stem)[-1]
         assert image.environment["PATH"] == f"{HOME}/.venv/bin:$PATH"
         service["environment"] = image.environment | (service["environment"] or {})
         service["entrypoint"] = service["entrypoint"] or image.entry_point
         text = re.sub(r"\btriton(?=:80)|0\.0\.0\.0", "127.0.0.1", json.dumps(service))
         text = re.sub(r"\b80\d\d\b", lambda found: self.ports[found[0]], text)
-        # First what lies in /tmp, where the test's own folders may lie, too.
+        # First /tmp, which may contain the test's own folders.
         folders = {line.split(":")[0]: self.folder / f"{name}-tmp" for line in service["tmpfs"]}
         mounts = [mount for mount in service["volumes"] if mount["type"] == "volume"]
         folders |= {mount["target"]: self.folder / mount["source"] for mount in mounts}
@@ -142,7 +142,7 @@ class Machine:
         return found
 
     def is_healthy(self, name):
-        """Carry out a service's health check once."""
+        """Run a service's health check once."""
         service = self.services[name]
         _, program, *words = service["healthcheck"]["test"]
         patience_s = seconds(service["healthcheck"]["timeout"]) + 10
@@ -182,7 +182,7 @@ class Machine:
             process.kill()
 
     def reads_a_sample(self):
-        """Whether the gateway that the compose file publishes reads a sample as it should."""
+        """Whether the gateway at its published port reads a sample correctly."""
         name, plates = next(iter(read_samples().items()))
         url = f"http://127.0.0.1:{self.ports['8080']}/v1/plates"
         photo = {"image": (name, (SAMPLES / name).read_bytes())}

@@ -1,4 +1,4 @@
-"""The dashboard loads, and asks for nothing that /metrics does not have."""
+"""The dashboard loads, and queries only metrics that /metrics has."""
 
 import json
 import re
@@ -13,12 +13,12 @@ from plates.cameras.http import router_for
 
 DASHBOARD = json.loads((ROOT / "docker/grafana/dashboard.json").read_text(encoding="utf-8"))
 EXPRESSIONS = [t["expr"] for panel in DASHBOARD["panels"] for t in panel.get("targets", [])]
-# Of the names of all series that there can be, also of those that have no values yet.
+# The endings of all possible series, even of those without values so far.
 ENDINGS = {"counter": ("_total", ""), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
 
 
 def names_in(expression):
-    """The metrics that an expression asks for."""
+    """The metrics that an expression queries."""
     return set(re.findall(r"\b(?:plates|nv)_[a-z0-9_]+", expression))
 
 

@@ -1,4 +1,4 @@
-"""What `docker compose` makes of our files, in each combination."""
+"""The output of `docker compose config` for each combination of the files."""
 
 import re
 
@@ -43,7 +43,7 @@ def test_ours_are_built_from_this_clone(combination, services):
     devices = services["triton"]["deploy"]["resources"]["reservations"].get("devices", [])
     first = {"driver": "nvidia", "device_ids": ["0"], "capabilities": ["gpu"]}
     assert devices == ([] if cpu else [first])
-    # The image's own models, unless a folder is given.
+    # The image's own models, if no folder is given.
     assert services["triton"]["environment"]["PLATES_MODEL_REPOSITORY"] == ""
 
 
@@ -58,7 +58,7 @@ def test_every_service_is_locked_up(services):
         for mount in service["volumes"]:
             assert mount["type"] == "volume" or mount["read_only"], mount
             source = mount["source"].removeprefix(f"{PROJECT}/")
-            if mount["type"] == "bind" and source != "cameras":  # there in a fresh clone
+            if mount["type"] == "bind" and source != "cameras":  # these exist in a fresh clone
                 assert (ROOT / source).exists(), mount
 
 
@@ -84,7 +84,7 @@ def test_no_secret_stands_in_the_environment(combination, services):
         for variable, value in (service.get("environment") or {}).items():
             if re.search("TOKEN|PASSWORD|SECRET|KEY", variable):
                 assert variable.endswith("FILE") and value == "", (name, variable)
-    # In a fresh clone there are none, and everything starts all the same.
+    # A fresh clone has none, and everything starts nevertheless.
     assert {one["file"] for one in COPY[combination]["secrets"].values()} == {"/dev/null"}
 
 
@@ -100,7 +100,7 @@ def test_secrets_builds_and_models_are_what_the_operator_gave():
     variables = {"gateway": "PLATES_TOKENS_FILE", "grafana": "GF_SECURITY_ADMIN_PASSWORD__FILE"}
     for name, variable in variables.items():
         assert gpu[name]["environment"][variable] == gpu[name]["secrets"][0]["target"]
-    # An index of CPU builds would give the GPU image a torch without CUDA.
+    # From an index of CPU builds the GPU image would get a torch without CUDA.
     assert gpu["triton"]["build"]["args"] == {"TRITON_IMAGE": "a:1"}
     assert cpu["triton"]["build"]["args"] == {"PYTHON_IMAGE": "b:1", "TORCH_INDEX": "c"}
     assert cpu["gateway"]["build"]["args"] == {"PYTHON_IMAGE": "b:1"}

@@ -1,8 +1,7 @@
 """The Dockerfiles and .dockerignore, without an engine.
 
-`make docker-check` also carries out each RUN of their build stages as it stands. That takes minutes
-and gigabytes. The Python is this machine's and torch what its index gives, which need not be what
-the images have.
+`make docker-check` also runs each RUN of the build stages unchanged, which takes minutes and
+gigabytes. Python is this machine's, and torch that of its index: both may differ from the images'.
 """
 
 import json
@@ -23,16 +22,16 @@ from test_docker_versions import names_in
 from api.status import read_status
 
 UID = 10001
-# What the processes of each image import, besides what these import.
+# The modules that the processes of each image import; their own imports are added.
 ENTRIES = {
     "triton": ("plates.cli.triton", "plates.cli.health"),
     "gateway": ("plates.cli.serve", "plates.cli.health", "api.main", "plates.serving.gateway"),
 }
-# Taken where they are there, and done without where not.
+# Imported only if they are installed.
 OPTIONAL = {"click", "sniffio", "_distutils_hack", "brotli", "_brotli", "pygments", "rich"}
 HEAVY = {"torch", "onnx", "onnxruntime", "openvino", "pytriton", "ray", "matplotlib"}
 
-# What no image needs.
+# Paths that no image needs.
 UNNEEDED = (
     *(".git/config", ".venv/bin/python", ".env", "tests/test_readme.py", "tokens.txt"),
     "model_repository/yolo/1/model.pt",
@@ -42,12 +41,12 @@ UNNEEDED = (
 @pytest.mark.parametrize("image", IMAGES)
 def test_images_are_pinned_and_unprivileged(image):
     build, final = read_stages(image)
-    # What is built is built on what it will run on.
+    # The build stage has the final stage's image.
     assert build.image == final.image
     user = ("USER", f"{UID}:{UID}")
     written = [place for place, (name, _) in enumerate(final.steps) if name in ("RUN", "COPY")]
     assert final.steps.index(user) > max(written)
-    # Python's own modules: health checks would compile them anew. NVIDIA's image has them.
+    # Python's own modules: otherwise health checks compile them each time. NVIDIA's image has them.
     assert image == "triton" or "compileall" in dict(final.steps)["RUN"]
     assert final.entry_point == ["plates", "serve" if image == "gateway" else "triton"]
 
@@ -59,7 +58,7 @@ def test_what_is_copied_is_there_and_not_ignored(image):
     for sources, _ in copies(steps):
         for source in sources:
             assert (ROOT / source).exists() and not is_ignored(source), source
-            # Modes come from the clone, which may have been made with any umask.
+            # Modes come from the clone, whose umask is unknown.
             if (ROOT / source).is_dir():
                 assert re.search(rf"chmod -R a\+rX( \S+)* {source}\b", runs), source
     assert [path for path in UNNEEDED if not is_ignored(path)] == []
@@ -89,7 +88,7 @@ def test_everything_that_runs_is_in_the_image(image, tmp_path):
     homes = packages_distributions()
     requirements = ROOT / f"docker/requirements/{build.environment['ROLE']}.txt"
     installed = {*names_in(requirements.read_text()), "plates"}
-    assert image == "triton" or not installed & {"onnx", "onnxruntime"}  # with torch: to export
+    assert image == "triton" or not installed & {"onnx", "onnxruntime"}  # beside torch, to export
     for package in (packages & homes.keys()) - OPTIONAL:
         assert {canonicalize_name(home) for home in homes[package]} & installed, package
 
@@ -104,7 +103,7 @@ def test_what_was_installed_serves(tmp_path_factory, tmp_path):
     environment = {name: os.environ[name] for name in kept if name in os.environ}
     environment["PATH"] = f"{sys.base_prefix}/bin:{os.environ['PATH']}"
     for image in IMAGES:
-        build, clone = read_stages(image)[0], folder / image  # which stands for /plates
+        build, clone = read_stages(image)[0], folder / image  # stands for /plates
         for place, (instruction, value) in enumerate(build.steps):
             copy_sources(build.steps[:place], clone)
             if instruction == "RUN":
@@ -122,15 +121,15 @@ def test_what_was_installed_serves(tmp_path_factory, tmp_path):
 @pytest.mark.live
 @pytest.mark.control
 def test_both_halves_read_heal_and_stop(tmp_path):
-    """The entry points as processes, with what `docker compose config` gives them."""
+    """Runs the entry points as processes, with the output of `docker compose config`."""
     machine = Machine(tmp_path, dict.fromkeys(("triton", "gateway"), Path(sys.executable).parent))
     with machine.running("triton"), machine.running("gateway"):
         assert machine.reads_a_sample()
-        # The gateway sees the status of Triton's supervisor in their common volume.
+        # The gateway sees the status of Triton's supervisor in a shared volume.
         status = Path(machine.services["gateway"]["environment"]["PLATES_TRITON_STATUS_FILE"])
         below = psutil.Process(machine.pids["triton"]).children(recursive=True)
         next(p for p in below if "/plate_recognition/" in " ".join(p.cmdline())).kill()
         wait_until(lambda: (s := read_status(status)) and s.restarts["plate_recognition"] == 1)
-        # The gateway's connection may come back later than Triton.
+        # The gateway may reconnect later than Triton is ready.
         wait_until(lambda: machine.is_healthy("triton") and machine.is_healthy("gateway"), 60)
         assert machine.reads_a_sample()

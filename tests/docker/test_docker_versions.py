@@ -1,4 +1,4 @@
-"""Python, torch and Triton are the same wherever they are named; poetry.lock says all versions."""
+"""Python, torch and Triton have the same version everywhere; poetry.lock has all versions."""
 
 import re
 import runpy
@@ -62,7 +62,7 @@ def test_torch_is_the_same_everywhere_and_comes_from_no_hashed_file():
     assert names_in((REQUIREMENTS / "torch.txt").read_text())["torch"] == version
     assert Version(metadata.version("torch")).public == version
     assert set(re.findall(r"torch (\d+\.\d+\.\d+)", README)) == {version}
-    # Which build of it, is chosen by the index; its CUDA libraries come with it.
+    # The index selects torch's build; its CUDA libraries come with it.
     for path in REQUIREMENTS.glob("*.txt"):
         text = path.read_text(encoding="utf-8")
         names = names_in(text)
@@ -79,7 +79,7 @@ def test_the_wheel_is_the_one_in_the_table():
     assert row["triton"] == f"wheel nvidia-pytriton {version}"
     wheel = find_installation()
     assert wheel.is_wheel and metadata.version("nvidia-pytriton") == version
-    # The wheel brings a stub for each Python that we support.
+    # The wheel has a stub for each supported Python.
     stubs = {path.name for path in wheel.stub.parent.parent.iterdir()}
     assert stubs >= PYTHONS and f"3.{sys.version_info.minor}" in stubs
 

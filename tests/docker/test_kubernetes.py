@@ -1,7 +1,6 @@
-"""docker/kubernetes/ renders to objects that Kubernetes takes, and that fit our code.
+"""docker/kubernetes/ renders to objects that Kubernetes accepts, and that fit the code.
 
-Without kubectl, what is committed as rendered is checked, and that its sources were
-not edited since.
+Without kubectl the committed output is checked, and that its sources were not edited since.
 """
 
 import argparse
@@ -28,18 +27,18 @@ from plates.serving import child, triton
 
 FOLDER = ROOT / "docker" / "kubernetes"
 NAME = "app.kubernetes.io/name"
-# The oldest with every field that is used, and the newest that there are schemas for.
+# The oldest version with all fields in use, and the newest with schemas.
 VERSIONS = ("1.27", kubernetes_validate.latest_version())
-# Of KServe's protocol, which Triton speaks.
+# Paths of KServe's protocol, which Triton speaks.
 TRITON_PATHS = {"/v2/health/live", "/v2/health/ready"}
-# DNS servers remember an answer so long by default; gRPC varies a connection's age by a tenth.
+# DNS servers cache an answer for 30 seconds by default; gRPC varies a connection's age by a tenth.
 ADDRESSES_KNOWN_S = 30 + 1.1 * triton.CONNECTION_AGE_S
 
 OVERLAYS = ("cpu", "gpu", "gpu-full")
 
 
 class Cluster:
-    """Objects by kind and name, and what a deployment's only container sees."""
+    """Objects by kind and name, and the environment of a deployment's only container."""
 
     def __init__(self, text):
         self.objects = [one for one in yaml.safe_load_all(text) if one]
@@ -58,7 +57,7 @@ class Cluster:
         return {port["name"]: port["containerPort"] for port in self.container(name)["ports"]}
 
     def environment(self, name):
-        """`env` wins over the settings."""
+        """`env` overrides the settings."""
         container = self.container(name)
         found = {}
         for source in container.get("envFrom", []):
@@ -68,7 +67,7 @@ class Cluster:
 
 @cache
 def cluster_of(overlay):
-    """What is committed as rendered."""
+    """The committed output of an overlay."""
     return Cluster((FOLDER / "rendered" / f"{overlay}.yaml").read_text(encoding="utf-8"))
 
 
@@ -78,7 +77,7 @@ def cluster(request):
 
 
 def check_schemas(cluster, version):
-    """Raise `ValidationError` for what the API of a version would refuse."""
+    """Raise `ValidationError` for objects that the API of a version would refuse."""
     for item in cluster.objects:
         kubernetes_validate.validate(item, version, strict=True)
 
@@ -134,7 +133,7 @@ def test_selectors_and_ports_meet(cluster):
         assert policy["podSelector"]["matchLabels"].items() <= labels
         autoscaler = cluster.of_kind("HorizontalPodAutoscaler")[name]["spec"]
         assert autoscaler["scaleTargetRef"]["name"] == name
-        # Each apply would undo what the autoscaler did.
+        # Each apply would undo the autoscaler's changes.
         assert "replicas" not in deployment["spec"]
     host, _, port = cluster.environment("gateway")["PLATES_TRITON_URL"].rpartition(":")
     service = cluster.of_kind("Service")[host]["spec"]
@@ -144,7 +143,7 @@ def test_selectors_and_ports_meet(cluster):
 
 
 def test_pods_are_restricted_and_only_the_gateway_and_prometheus_reach_triton(cluster):
-    # Kubernetes itself refuses pods here that may do more.
+    # Kubernetes itself refuses pods with more privileges here.
     labels = cluster.of_kind("Namespace")["plates"]["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
     peers = {
@@ -155,7 +154,7 @@ def test_pods_are_restricted_and_only_the_gateway_and_prometheus_reach_triton(cl
 
 
 def asked(probe, ports):
-    """The path and the port that a probe asks for."""
+    """The path and the port of a probe."""
     if "httpGet" in probe:
         return probe["httpGet"]["path"], ports[probe["httpGet"]["port"]]
     program, subcommand, *words = probe["exec"]["command"]
@@ -198,7 +197,7 @@ def test_gateways_fill_all_tritons_and_no_more(cluster):
     autoscalers = cluster.of_kind("HorizontalPodAutoscaler")
     gateways, tritons = (autoscalers[name]["spec"] for name in ("gateway", "triton"))
     each = int(cluster.environment("gateway")["PLATES_CONCURRENCY"])
-    # A whole number: the nets compute with whole threads.
+    # A whole number, as the nets use whole threads.
     cores = int(cluster.container("triton")["resources"]["limits"]["cpu"])
     slots = photos_at_once(cores)
     config = (ROOT / "model_repository/plate_recognition/config.pbtxt").read_text(encoding="utf-8")
@@ -215,7 +214,7 @@ def test_settings_and_images_are_those_of_compose(cluster):
         assert list(check_settings(environment, elsewhere=True)) == []
         assert container["image"] == f"plates-{file}:{VERSION}"
         image, user = read_stages(file)[-1], cluster.pod(name)["securityContext"]
-        # What both set, both set to the same.
+        # Variables of both must have the same value.
         assert image.environment | environment == environment | image.environment
         assert ("USER", f"{user['runAsUser']}:{user['runAsGroup']}") in image.steps
         assert container["command"] == image.entry_point

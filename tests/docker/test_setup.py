@@ -1,4 +1,4 @@
-"""docker/setup.sh on machines that lack something, with a Python that only takes notes."""
+"""docker/setup.sh on machines that lack something, with a Python that only logs its calls."""
 
 import os
 import shutil
@@ -10,8 +10,8 @@ import pytest
 from small_server import Reply, small_server
 
 SETUP = Path(__file__).resolve().parents[2] / "docker" / "setup.sh"
-# Makes environments that hold nothing but itself; without ensurepip, as on Debian without
-# python3-venv, only those that need no pip.
+# Makes environments that contain only this script; without ensurepip, as on Debian without
+# python3-venv, only environments without pip.
 FAKE = """#!/bin/bash
 here=$(dirname "${BASH_SOURCE[0]}")
 make() { mkdir -p "$1/bin" && cp "${BASH_SOURCE[0]}" "$1/bin/python"; }
@@ -29,7 +29,7 @@ esac
 
 
 class Machine:
-    """A clone, and a folder of programs with a Python that only takes notes."""
+    """A clone, and a folder of programs with a Python that only logs its calls."""
 
     def __init__(self, folder, clone="clone"):
         self.clone, self.programs = folder / clone, folder / "programs"
@@ -40,7 +40,7 @@ class Machine:
         (self.programs / "python3").chmod(0o755)
 
     def set_up(self, **environment):
-        """The exit status, what was said, and the calls of Python worth noting."""
+        """Run the set-up; returns the exit status, the output, and the logged calls of Python."""
         log = self.programs / "log"
         log.write_text("")
         given = {
@@ -67,10 +67,10 @@ def test_a_machine_is_set_up_and_again_after_it_was_moved(tmp_path):
     pip = machine.clone / ".venv" / "bin" / "pip"
     pip.write_text("#!/where/it/was/.venv/bin/python\n")
     pip.chmod(0o755)
-    # Nothing but the packages the second time.
+    # The second time only the packages.
     assert machine.set_up()[::2] == (0, everything)
     serving = [f"{INSTALL} {DEV.replace('dev', 'triton-cpu')}", everything[-1]]
-    assert machine.set_up(ROLE="triton-cpu")[::2] == (0, serving)  # without torch
+    assert machine.set_up(ROLE="triton-cpu")[::2] == (0, serving)  # no torch
 
 
 def test_pip_comes_from_outside_where_venv_has_none(tmp_path):
@@ -97,13 +97,13 @@ def test_torch_comes_from_its_own_index_or_where_that_is_shut_from_the_ordinary_
         url = f"{server.url}/cpu"
         status, _, calls = machine.set_up(TORCH_INDEX=url)
         assert (status, calls[0]) == (0, f"{INSTALL} --index-url {url} {TORCH}")
-        # A broken download is an error: the ordinary build is large.
+        # A broken download is an error: the ordinary build would be large.
         status, _, calls = machine.set_up(TORCH_INDEX=url, BROKEN="torch.txt")
         assert (status, calls) == (1, [f"{INSTALL} --index-url {url} {TORCH}"])
     with small_server(Reply(status=403)) as server:
         url = f"{server.url}/cpu"
         answers = [machine.set_up(TORCH_INDEX=url)]
-    answers.append(machine.set_up(TORCH_INDEX=url))  # nothing listens there any more
+    answers.append(machine.set_up(TORCH_INDEX=url))  # no server there any more
     for status, said, calls in answers:
         assert (status, calls[0]) == (0, f"{INSTALL} {TORCH}")
         assert url in said and "ordinary package index" in said
