@@ -1,9 +1,9 @@
 """Read an archive while processes are killed: is every photo read exactly once, and correctly?
 
 The tool makes photos in build/bulk/ from the sample scenes, three in a hundred of them damaged, and
-reads them with `plates bulk`. It kills a worker with SIGKILL, later the command itself, and then
-runs the same command again to the end. Every photo must be in the result or listed as failed, once
-and correctly.
+reads them with `plates bulk`. It kills a worker with SIGKILL, later the command itself, then runs
+the same command to the end. Every photo must be in the result or listed as failed, once and
+rightly.
 """
 
 import argparse
@@ -62,7 +62,6 @@ def make_photos(folder: Path, count: int) -> list[Path]:
 def start(
     source: Path, out: Path, chunk: int, stderr: int | TextIO = subprocess.DEVNULL
 ) -> "subprocess.Popen[str]":
-    """Start `plates bulk`."""
     words = ("bulk", str(source), "--out", str(out), "--chunk", str(chunk))
     command = (*python("plates.cli.main"), *words)
     return subprocess.Popen(command, stderr=stderr, text=True)  # noqa: S603

@@ -4,8 +4,7 @@ First the capacity is measured in a closed loop. Then requests are sent at 0.5, 
 capacity in an open loop with Poisson arrivals, in rounds of all rates.
 
 Floors: goodput (photos per second that were answered in time) at the highest rate is at least 90 %
-of the peak; the p99 of accepted requests is within the deadline; no 5xx, and no request without an
-answer.
+of the peak; the p99 of accepted requests is within the deadline; no 5xx, no missing answer.
 """
 
 import argparse
@@ -28,8 +27,8 @@ _PATIENCE_S = 3.0
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_service(parser)
-    add_number(parser, "--seconds", 10.0, "of each rate in each round", least=0.01)
-    add_number(parser, "--deadline", 2.0, "of requests in seconds (X-Request-Timeout)", least=0.01)
+    add_number(parser, "--seconds", 10.0, "seconds of load at each rate, per round", least=0.01)
+    add_number(parser, "--deadline", 2.0, "deadline in seconds (X-Request-Timeout)", least=0.01)
 
 
 def run(arguments: argparse.Namespace) -> Report:

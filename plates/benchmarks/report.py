@@ -31,7 +31,6 @@ class Verdict:
 
 
 def at_most(what: str, value: float, limit: float, unit: str = "") -> Verdict:
-    """Judge a figure that has an upper limit."""
     return Verdict(what, f"{round(value, 2):g}{unit}", f"<= {limit:g}{unit}", bool(value <= limit))
 
 

@@ -40,7 +40,7 @@ _SHOWN = ("goodput/s", "p50 ms", "p95 ms", "p99 ms", "requests")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_service(parser)
-    add_number(parser, "--seconds", 5.0, "of each load", least=0.01)
+    add_number(parser, "--seconds", 5.0, "seconds of each load", least=0.01)
     text = "photo to post (default: the standard photo)"
     parser.add_argument("--photo", type=Path, metavar="FILE", default=STANDARD_PHOTO, help=text)
     shape = "also measure a pipeline of the published shape; DIR has stn.pt and lprnet.pt"

@@ -34,7 +34,6 @@ class Service:
 
 
 def add_service(parser: argparse.ArgumentParser) -> None:
-    """Declare --url and --pid."""
     elsewhere = "a running service (default: start one on loopback, and stop it)"
     parser.add_argument("--url", metavar="http://HOST:PORT", help=elsewhere)
     here = "process `plates serve` of that service on this machine, to measure it"

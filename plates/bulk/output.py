@@ -179,8 +179,7 @@ def write_whole(path: Path, data: bytes) -> None:
         with temporary.open("xb") as file:
             file.write(data)
             file.flush()
-            # The rename is not synced: if the machine crashes and loses it, the chunk is read
-            # again.
+            # The rename is not synced: if a crash of the machine loses it, the chunk is read again.
             os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:

@@ -23,13 +23,19 @@ from plates.cli.options import add_nets, add_number, default_engine
 def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("source", metavar="SOURCE")
-    add("--out", type=Path, metavar="DIR", required=True, help="must be shared by all machines")
+    add(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        required=True,
+        help="output folder; all machines share it",
+    )
     workers = "number of processes, of 1 thread each (default: one per core, or per GPU)"
     add_number(parser, "--workers", None, workers, least=1)
     add_number(parser, "--gpus", 0, "number of GPUs, shared evenly by the processes")
-    add_number(parser, "--chunk", 256, "photos per chunk: read again if a process dies", least=1)
+    add_number(parser, "--chunk", 256, "photos per chunk (read again if a process dies)", least=1)
     add_number(parser, "--limit", None, "read the first N files only", least=1)
-    add("--address", metavar="HOST:PORT", help="of a Ray cluster (default: start Ray here)")
+    add("--address", metavar="HOST:PORT", help="Ray cluster to use (default: start Ray here)")
     add("--extend", action="store_true", help="list SOURCE again and read new files, too")
     purpose = "retry photos that could not be fetched or crashed the reader, not damaged ones"
     add("--retry-failed", action="store_true", help=purpose)

@@ -1,7 +1,7 @@
 """Calibrate the scores: fit them to the share of right texts, and measure them on other crops.
 
-The crops are rendered. The report and its plots go to --out; only --release makes the calibration
-take effect.
+The crops are rendered. The report and its plots go to --out; only --release puts the calibration
+into use.
 """
 
 import argparse
@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     text = "accepted share of wrong texts among readable ones in formats of the home country"
     add_number(parser, "--most-wrong", 0.005, text, most=1)
     add_number(parser, "--most-wrong-elsewhere", 0.09, "the same for all other formats", most=1)
-    add_number(parser, "--seed", 577, "of the random numbers")
+    add_number(parser, "--seed", 577, "seed of the random numbers")
     text = "folder of the report (default: %(default)s)"
     parser.add_argument("--out", type=Path, metavar="DIR", default="runs/calibration", help=text)
 

@@ -29,15 +29,15 @@ PARTS = {
     "world": "the held-out fifth of DIR/world_photos; also lists texts read beside the labels",
     "no-plates": "DIR/no_plates: boxes and readable texts, of which there should be none",
     "samples": "the project's sample scenes (needs no data)",
-    "rendered": "the rendered benchmark by kind of plate, also grey, by night, in red alone and "
-    "filmed (rendered on the fly, needs no data)",
+    "rendered": "the rendered benchmark by kind of plate, also grey, by night, in the red "
+    "channel alone, and filmed (rendered on the fly, needs no data)",
     "video": "frames of rendered clips at a low bitrate (needs no data)",
 }
 WITHOUT_DATA = ("samples", "rendered", "video")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    text, default = "of the photos (default: PLATES_DATA)", os.environ.get("PLATES_DATA") or None
+    default, text = os.environ.get("PLATES_DATA") or None, "folder of photos (default: PLATES_DATA)"
     parser.add_argument("--data", type=Path, metavar="DIR", default=default, help=text)
     for name, purpose in PARTS.items():
         option = f"--{name}"

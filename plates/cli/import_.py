@@ -19,7 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     text = "files in countries/; the first country's plates are the likeliest (default: ru)"
     reader.add_argument("--country", default="ru", metavar="NAME[,NAME]", help=text)
     for net in (detector, reader):
-        net.add_argument("--out", type=Path, required=True, metavar="DIR", help="of the result")
+        net.add_argument("--out", type=Path, required=True, metavar="DIR", help="output folder")
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -114,7 +114,8 @@ def _parse(words: list[str]) -> argparse.Namespace:
     raw = argparse.RawDescriptionHelpFormatter
     purpose = "Read licence plates in photos, videos and camera streams."
     parser = argparse.ArgumentParser("plates", description=purpose, formatter_class=raw)
-    about, text = _version() if words[:1] == ["--version"] else "", "of the code and the weights"
+    about = _version() if words[:1] == ["--version"] else ""
+    text = "show the version of the code and the hash of the weights"
     parser.add_argument("--version", action="version", version=about, help=text)
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, purpose in COMMANDS.items():

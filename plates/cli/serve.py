@@ -38,11 +38,13 @@ log = logging.getLogger("plates.serve")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--host", metavar="ADDRESS", help="to listen on, instead of PLATES_HOST")
     parser.add_argument(
-        "--port", type=int, metavar="N", help="to listen on, instead of PLATES_PORT"
+        "--host", metavar="ADDRESS", help="address to listen on (default: PLATES_HOST)"
     )
-    text = "also follow the cameras of this file, instead of PLATES_CAMERAS"
+    parser.add_argument(
+        "--port", type=int, metavar="N", help="port to listen on (default: PLATES_PORT)"
+    )
+    text = "also follow the cameras of this file (default: PLATES_CAMERAS)"
     parser.add_argument("--cameras", type=Path, metavar="FILE.toml", help=text)
 
 
@@ -127,8 +129,7 @@ def supervise(settings: Settings, listener: socket.socket | None = None) -> None
                     signal.signal(number, signal.SIG_IGN)  # Nothing interrupts the stop.
                 say("Stopping …")
                 if listener:
-                    # While the gateway is restarted, clients wait in its backlog; now they must be
-                    # refused.
+                    # During a restart of the gateway clients wait in its backlog; now refuse them.
                     listener.close()
                 supervisor.stop()
     say("Stopped.")

@@ -2,9 +2,9 @@
 
 It serves gateways: `plates serve` with PLATES_TRITON_URL. This is the entry point of Triton's
 container. Triton is that of the wheel nvidia-pytriton, or that of NVIDIA's image in
-/opt/tritonserver. The exit status is not zero if Triton can't be started, or keeps failing. `plates
-config table` lists the settings, environment variables such as PLATES_TRITON_HOST (0.0.0.0 in a
-container).
+/opt/tritonserver. The exit status is not zero if Triton can't be started, or keeps failing.
+Settings are environment variables, such as PLATES_TRITON_HOST (0.0.0.0 in a container); `plates
+config table` lists them.
 """
 
 import argparse

@@ -3,8 +3,7 @@
 A source is an address (rtsp://, or http:// of an MJPEG stream), a video file, or a device such as
 /dev/video0. The command prints a table; or with --json one JSON object per event (`pass.updated` as
 soon as the text of a plate is sure, `pass.ended` once for each pass); or with --csv one row per
-pass. It follows a camera until Ctrl-C, and reconnects when the stream ends; it reads a file to its
-end.
+pass. It follows a camera until Ctrl-C, reconnecting when the stream ends, and a file to its end.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Write weights/SHA256SUMS, the manifest whose hash identifies the weights in answers.
 
-Run it after you put new weight files into the folder: files that don't match the manifest are not
+Run it after you put new weight files into the folder: files that differ from the manifest are not
 loaded.
 """
 

@@ -42,8 +42,7 @@ class Child:
 
     At each start its command line gets `--alive`, and its environment is this process's one plus
     the result of `environment`; it inherits the descriptors `passed`. If a `needed` child keeps
-    failing, the service fails. Other children are started without waiting, and restarted without
-    limit.
+    failing, so does the service. Others are started without waiting, and restarted without limit.
     """
 
     def __init__(

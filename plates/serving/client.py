@@ -74,8 +74,7 @@ class TritonHttp:
     def load(self, model: str) -> None:
         """Load the versions of a model that are in the repository, and unload all others.
 
-        Versions that stay loaded answer all the time. If a version can't be loaded, nothing
-        changes.
+        Versions that stay loaded keep answering. If a version can't be loaded, nothing changes.
         """
         self._control(f"models/{model}/load", _LOAD_S)
 

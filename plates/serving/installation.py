@@ -81,7 +81,7 @@ class Installation:
             if name == THREADS or not name.startswith(dropped)
         }
         # The stub finds the virtual environment by PATH, and libpython by LD_LIBRARY_PATH. An
-        # image's stub finds its libpython itself, and needs the image's order of libraries, which
+        # image's stub finds its libpython itself, and the image's order of libraries must stay: it
         # selects the driver.
         first = {"PATH": Path(sys.executable).parent}
         if self.is_wheel and (libpython := find_libpython()):

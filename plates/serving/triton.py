@@ -206,8 +206,8 @@ class EmbeddedTriton:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    # The stubs import from their current folder first: it must not contain a user's
-                    # queue.py.
+                    # The stubs import from their current folder first: no user's queue.py may be
+                    # there.
                     cwd=folder,
                     env=installation.environment(self.profile),
                     # Ctrl-C in a terminal is for this process, which stops the server in order.

@@ -53,7 +53,6 @@ def resolve(combination, **environment):
 
 
 def digests():
-    """The hashes of the present compose files."""
     return {name: hashlib.sha256((ROOT / name).read_bytes()).hexdigest() for name in SOURCES}
 
 

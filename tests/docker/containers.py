@@ -51,7 +51,6 @@ class Stage:
 
 
 def read_stages(image):
-    """Read docker/<image>.Dockerfile."""
     file = (ROOT / f"docker/{image}.Dockerfile").read_bytes()
     parser, stages = DockerfileParser(fileobj=io.BytesIO(file)), []
     for line in parser.structure:
@@ -142,7 +141,6 @@ class Machine:
         return found
 
     def is_healthy(self, name):
-        """Run a service's health check once."""
         service = self.services[name]
         _, program, *words = service["healthcheck"]["test"]
         patience_s = seconds(service["healthcheck"]["timeout"]) + 10

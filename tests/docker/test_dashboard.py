@@ -18,7 +18,6 @@ ENDINGS = {"counter": ("_total", ""), "gauge": ("",), "histogram": ("_bucket", "
 
 
 def names_in(expression):
-    """The metrics that an expression queries."""
     return set(re.findall(r"\b(?:plates|nv)_[a-z0-9_]+", expression))
 
 

@@ -154,7 +154,6 @@ def test_pods_are_restricted_and_only_the_gateway_and_prometheus_reach_triton(cl
 
 
 def asked(probe, ports):
-    """The path and the port of a probe."""
     if "httpGet" in probe:
         return probe["httpGet"]["path"], ports[probe["httpGet"]["port"]]
     program, subcommand, *words = probe["exec"]["command"]

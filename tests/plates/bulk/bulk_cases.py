@@ -26,7 +26,6 @@ DEATHS = ("third photo", "before the rename", "after the rename")
 
 
 def jpeg(shade):
-    """A grey photo."""
     return cv2.imencode(".jpg", np.full((24, 32, 3), shade, np.uint8))[1].tobytes()
 
 
