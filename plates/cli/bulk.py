@@ -23,13 +23,7 @@ from plates.cli.options import add_nets, add_number, default_engine
 def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("source", metavar="SOURCE")
-    add(
-        "--out",
-        type=Path,
-        metavar="DIR",
-        required=True,
-        help="output folder; all machines share it",
-    )
+    add("--out", type=Path, metavar="DIR", required=True, help="output folder of all machines")
     workers = "number of processes, of 1 thread each (default: one per core, or per GPU)"
     add_number(parser, "--workers", None, workers, least=1)
     add_number(parser, "--gpus", 0, "number of GPUs, shared evenly by the processes")

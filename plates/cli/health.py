@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> None:
         if status is None:
             raise CommandError(f"{arguments.status}: there is no status of a supervisor")
         if status.state != "ready":
-            raise CommandError(f"the supervisor reports: {status.state}")
+            raise CommandError(f"the supervisor says: {status.state}")
     try:
         trusted = ssl.create_default_context(cafile=arguments.ca_file)
     except OSError as error:  # includes ssl.SSLError

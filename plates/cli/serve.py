@@ -38,12 +38,8 @@ log = logging.getLogger("plates.serve")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--host", metavar="ADDRESS", help="address to listen on (default: PLATES_HOST)"
-    )
-    parser.add_argument(
-        "--port", type=int, metavar="N", help="port to listen on (default: PLATES_PORT)"
-    )
+    parser.add_argument("--host", metavar="ADDRESS", help="address to use (default: PLATES_HOST)")
+    parser.add_argument("--port", type=int, metavar="N", help="port to use (default: PLATES_PORT)")
     text = "also follow the cameras of this file (default: PLATES_CAMERAS)"
     parser.add_argument("--cameras", type=Path, metavar="FILE.toml", help=text)
 
@@ -126,7 +122,7 @@ def supervise(settings: Settings, listener: socket.socket | None = None) -> None
                 supervisor.run()
             finally:
                 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                    signal.signal(number, signal.SIG_IGN)  # Nothing interrupts the stop.
+                    signal.signal(number, signal.SIG_IGN)  # Nothing may interrupt the stop.
                 say("Stopping …")
                 if listener:
                     # During a restart of the gateway clients wait in its backlog; now refuse them.
