@@ -14,14 +14,14 @@ COPY LICENSE pyproject.toml ./
 COPY api api
 COPY plate_models plate_models
 COPY plates plates
-# A clone's umask is no business of uid 10001.
+# uid 10001 must be able to read all files, whatever the clone's umask was.
 RUN docker/setup.sh package && chmod -R a+rX api plate_models plates \
     && .venv/bin/python -m compileall -q api plate_models plates
 
 FROM ${PYTHON_IMAGE}
-# A volume takes its owner from the folder: the cameras' database may lie there. The base has no
-# bytecode of Python's modules, and none can be written later: without it each health check would
-# compile them.
+# /var/lib/plates is for the cameras' database: a volume there gets the folder's owner. The base has
+# no bytecode of Python's modules, and none can be written later: each health check would compile
+# them.
 RUN useradd --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin plates \
     && install -d -o plates -g plates /var/lib/plates \
     && python -m compileall -q -x '/tests?/' /usr/local/lib/python3.*

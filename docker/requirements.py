@@ -1,7 +1,7 @@
 """Export the requirement files of each role from poetry.lock: `make requirements`.
 
-Triton's image and the set-up install with pip, so the lock's versions and hashes are
-written out once per role. Standard library only: it runs before anything is installed.
+Triton's image and docker/setup.sh install with pip, so the locked versions and hashes are written
+to a file per role. Uses only the standard library, as it runs before anything is installed.
 """
 
 import tomllib
@@ -11,7 +11,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docker" / "requirements"
 
-# Which dependency groups of pyproject.toml each role installs.
+# The dependency groups of pyproject.toml that each role installs.
 ROLES = {
     "gateway": ("main", "gateway"),
     "cameras": ("main", "gateway", "cameras"),
@@ -25,7 +25,7 @@ ROLES = {
     ),
 }
 TORCH = "torch"
-# torch is installed first and by itself: its CUDA libraries come with it or not at all.
+# torch is installed first and separately; its CUDA libraries come with it or not at all.
 CUDA_PREFIXES = ("nvidia-", "cuda-", "triton")
 
 HEADER = "# {name}: exported from poetry.lock by `make requirements`; do not edit.\n"
@@ -34,7 +34,7 @@ Package = dict[str, Any]
 
 
 def render_role(packages: list[Package], groups: tuple[str, ...]) -> str:
-    """Write the requirements of these groups: pinned, hashed, without torch and its CUDA."""
+    """Render the requirements of these groups: pinned, with hashes, without torch and its CUDA."""
     lines = []
     for package in packages:
         wanted = [group for group in package["groups"] if group in groups]
@@ -45,9 +45,9 @@ def render_role(packages: list[Package], groups: tuple[str, ...]) -> str:
 
 
 def render_all(packages: list[Package]) -> dict[str, str]:
-    """Write every requirement file: file name to content."""
+    """Render every requirement file; maps each file's name to its content."""
     files = {f"{role}.txt": render_role(packages, groups) for role, groups in ROLES.items()}
-    # Its version alone: a CUDA wheel's hash would refuse a CPU wheel.
+    # torch without hashes: a CUDA wheel's hash would refuse a CPU wheel.
     (version,) = {package["version"] for package in packages if package["name"] == TORCH}
     files["torch.txt"] = f"{TORCH}=={version}\n"
     return {name: HEADER.format(name=name) + text for name, text in files.items()}
@@ -61,7 +61,7 @@ def _requirement(package: Package, wanted: list[str]) -> str:
 
 
 def _marker(markers: str | dict[str, str] | None, wanted: list[str]) -> str:
-    """Join the markers of the groups wanted; a group without one always installs."""
+    """Join the markers of the wanted groups; without a marker for each of them there is none."""
     if markers is None or isinstance(markers, str):
         return markers or ""
     if any(group not in markers for group in wanted):
@@ -70,11 +70,11 @@ def _marker(markers: str | dict[str, str] | None, wanted: list[str]) -> str:
 
 
 def main() -> None:
-    """Write the files."""
+    """Write the files that have changed."""
     lock = tomllib.loads((ROOT / "poetry.lock").read_text(encoding="utf-8"))
     for name, text in render_all(lock["package"]).items():
         path = FOLDER / name
-        # What stays as it is is not written: `make` would set up anew.
+        # Unchanged files are not written: `make` would repeat the set-up.
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
 

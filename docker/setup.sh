@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Set up a virtual environment with the locked versions: called by `make setup`, and by the
-# Dockerfiles in two steps, so that changed sources download nothing anew:
+# Set up a virtual environment with the locked versions. `make setup` does it in one step, the
+# Dockerfiles in two, so that changed sources don't repeat the downloads:
 #   docker/setup.sh [dependencies | package]
-# Reads VENV, REQUIREMENTS, ROLE (one of docker/requirements.py; dev) and TORCH_INDEX.
+# Reads VENV, REQUIREMENTS, ROLE (see docker/requirements.py; default: dev) and TORCH_INDEX.
 set -euo pipefail
 
 ROLE=${ROLE:-dev}
@@ -15,8 +15,8 @@ fail() {
     exit 1
 }
 
-# Quiet: pip's warnings about the indexes it is set up for are not ours. By way of python:
-# the path in the pip script's first line is wrong once the clone has been moved.
+# Quiet, as pip would warn about the indexes that this machine configures. As a module, as the path
+# in the first line of the script pip is wrong after the clone was moved.
 install() {
     "$VENV/bin/python" -m pip install -qq "$@"
 }
@@ -35,7 +35,7 @@ Install one of them (Debian, Ubuntu: apt install python3.12 python3.12-venv), th
 
 make_environment() {
     "$python" -m venv "$VENV" >/dev/null 2>&1 && return
-    # Without Debian's python3-venv there is no pip to put in; python3-pip brings one too.
+    # Debian's Python without python3-venv can't install pip there; the pip of python3-pip can.
     if "$python" -m venv --clear --without-pip "$VENV" &&
         "$python" -m pip --python "$VENV/bin/python" install -qq pip; then
         return
@@ -43,8 +43,8 @@ make_environment() {
     fail "no virtual environment could be made (Debian, Ubuntu: apt install python3-venv)"
 }
 
-# A page of the index, not the download: a firewall often drops such requests in silence,
-# which would cost minutes of retries.
+# Request a page of the index before the download: firewalls often drop such requests silently,
+# and pip would retry for minutes.
 index_answers() {
     "$VENV/bin/python" - "$TORCH_INDEX" <<'END'
 import sys
@@ -60,7 +60,7 @@ END
 }
 
 install_torch() {
-    # A GPU wants the default build with CUDA; everything else the small CPU build.
+    # A GPU needs the default build with CUDA; other machines need the small CPU build.
     local from=()
     if [ ! -e /dev/nvidiactl ] && [ -n "$TORCH_INDEX" ]; then
         if index_answers; then
@@ -75,7 +75,7 @@ install_torch() {
 install_dependencies() {
     python=$(find_python)
     echo "setup: $VENV with $("$python" --version), this takes a few minutes the first time"
-    # Anew only where the environment was made for another Python.
+    # Start anew only if the environment was made for another Python version.
     if [ -x "$VENV/bin/python" ] && ! "$VENV/bin/python" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))'; then
         rm -rf "$VENV"
     fi
@@ -96,6 +96,6 @@ case ${1:-all} in
         install_dependencies
         install --no-deps --editable .
         ;;
-    *) fail "expected no step, dependencies or package, got '$1'" ;;
+    *) fail "expected dependencies, package or no argument, got '$1'" ;;
 esac
 echo "setup: done"

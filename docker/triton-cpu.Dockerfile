@@ -5,13 +5,13 @@ ARG PYTHON_IMAGE=python:3.12.12-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
 WORKDIR /plates
-# torch's index of CPU builds, unless set: see docker/setup.sh, which falls back by itself.
+# Default: torch's index of CPU builds, or the ordinary one if it does not answer (docker/setup.sh).
 ARG TORCH_INDEX
 ENV VENV=.venv REQUIREMENTS=docker/requirements ROLE=triton-cpu PIP_NO_CACHE_DIR=1
 COPY docker/setup.sh docker/setup.sh
 COPY docker/requirements/torch.txt docker/requirements/embedded.txt \
     docker/requirements/triton-cpu.txt docker/requirements/
-# What serves, and beside the image's folder what exports: torch alone is larger than all else.
+# One environment serves; another, outside the image's folder, exports: torch is larger than all else.
 RUN docker/setup.sh dependencies && VENV=../export ROLE=embedded docker/setup.sh dependencies
 COPY LICENSE pyproject.toml ./
 COPY api api
@@ -21,13 +21,13 @@ RUN docker/setup.sh package && VENV=../export docker/setup.sh package
 COPY model_repository model_repository
 COPY weights weights
 # Fails unless TorchScript and ONNX compute what the nets do.
-# A clone's umask is no business of uid 10001.
+# uid 10001 must be able to read all files, whatever the clone's umask was.
 RUN chmod -R a+rX api model_repository plate_models plates weights \
     && ../export/bin/plates export && .venv/bin/python -m compileall -q api plate_models plates
 
 FROM ${PYTHON_IMAGE}
-# The base has no bytecode of Python's modules, and none can be written later: without it each
-# health check would compile them.
+# The base has no bytecode of Python's modules, and none can be written later: each health check
+# would compile them.
 RUN useradd --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin plates \
     && install --directory --owner=plates --group=plates /run/plates \
     && python -m compileall -q -x '/tests?/' /usr/local/lib/python3.*

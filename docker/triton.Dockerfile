@@ -1,11 +1,11 @@
 # Triton for a host with NVIDIA GPUs: NVIDIA's own image, our package, the exported models.
 #   docker build -f docker/triton.Dockerfile -t plates-triton:0.5.0 .
-# Which images will do, and what to do when the registry answers 401: docker/README.md.
+# docker/README.md lists suitable images, and what to do if the registry answers 401.
 ARG TRITON_IMAGE=nvcr.io/nvidia/tritonserver:26.08-py3
 
 FROM ${TRITON_IMAGE} AS build
 WORKDIR /plates
-# No index of CPU builds: torch with CUDA, though no GPU is to be seen while an image is built.
+# No index of CPU builds: torch with CUDA, although no GPU is visible while an image is built.
 ENV VENV=.venv REQUIREMENTS=docker/requirements ROLE=triton TORCH_INDEX= PIP_NO_CACHE_DIR=1
 COPY docker/setup.sh docker/setup.sh
 COPY docker/requirements/torch.txt docker/requirements/triton.txt docker/requirements/
@@ -18,7 +18,7 @@ RUN docker/setup.sh package
 COPY model_repository model_repository
 COPY weights weights
 # With this image's own torch; fails unless TorchScript and ONNX compute what the nets do.
-# A clone's umask is no business of uid 10001.
+# uid 10001 must be able to read all files, whatever the clone's umask was.
 RUN chmod -R a+rX api model_repository plate_models plates weights \
     && .venv/bin/plates export && .venv/bin/python -m compileall -q api plate_models plates
 

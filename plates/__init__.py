@@ -1,1 +1,1 @@
-"""What people run: the `plates` command, a service on this machine, archives, benchmarks."""
+"""The `plates` command, a supervised service on this machine, cameras, archives, benchmarks."""

@@ -1,4 +1,4 @@
-"""Which files of a folder are photos: by names where it is searched, then by their first bytes."""
+"""Which files are photos: by their names when a folder is listed, then by their first bytes."""
 
 import re
 from typing import Literal
@@ -9,9 +9,9 @@ from plate_models.images.outline import Defect
 
 Kind = Literal["photo", "video", "unread", "other"]
 
-# `kind_of` needs that many of a file's first bytes.
+# How many of a file's first bytes `kind_of` needs.
 HEAD_BYTES = 1024
-# Files that usually lie beside photos, and are passed over without a word.
+# Files that usually lie beside photos; they are ignored without a message.
 COMPANION = re.compile(
     r"\.(aae|css|csv|db|gpx|html?|ini|journal|js|jsonl?|log|md|parquet|srt|svg|toml|tsv|txt|xml|xmp"
     r"|ya?ml)$",
@@ -24,13 +24,13 @@ _BMP_HEADER_SIZES = {12, 40, 52, 56, 64, 108, 124}
 
 
 def kind_of(head: bytes) -> Kind:
-    """Sort the files of a folder by their first `HEAD_BYTES`, regardless of their names.
+    """Classify a file by its first `HEAD_BYTES`, regardless of its name.
 
-    "photo" are the types of `ACCEPTED`, damaged or not, "unread" types of photos that are not read,
-    such as AVIF, RAW and JPEG XL.
+    "photo" is a type of `ACCEPTED`, damaged or not; "unread" is a type of photos that is not
+    supported, such as AVIF, RAW and JPEG XL.
     """
     image_type = type_of(head)
-    if image_type == "BMP":  # Its signature is two letters, with which a text may begin.
+    if image_type == "BMP":  # Two letters, with which a text may begin, too.
         is_bmp = int.from_bytes(head[14:18], "little") in _BMP_HEADER_SIZES
         return "photo" if is_bmp else "other"
     if image_type in _UNREAD or (image_type == "TIFF" and _begins_with_preview(head)):
@@ -43,7 +43,7 @@ def kind_of(head: bytes) -> Kind:
 def _begins_with_preview(head: bytes) -> bool:
     """Whether a TIFF is a RAW file (DNG, NEF, ARW): its first picture is a small preview."""
     try:
-        first = next(tiff.entries_of(head))  # They are sorted.
+        first = next(tiff.entries_of(head))  # sorted by tag: the first one tells
     except (Defect, StopIteration):
         return False
     return tiff.is_preview(first, head)

@@ -1,1 +1,1 @@
-"""What `plates bench` measures with: a load client, the service's processes, reports."""
+"""The tools of `plates bench`, and their load client, process measurements and reports."""

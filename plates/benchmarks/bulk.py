@@ -1,8 +1,9 @@
-"""An archive read under kills: every photo once, and rightly.
+"""Read an archive while processes are killed: is every photo read exactly once, and correctly?
 
-Photos (in build/bulk/) show the sample scenes in turns, three in a hundred of them spoilt, and are
-read by `plates bulk`. A worker is killed with SIGKILL on the way, then the command itself; the same
-command goes on to the end. Every photo must be in the result or named as failed, once and rightly.
+The tool makes photos in build/bulk/ from the sample scenes, three in a hundred of them damaged, and
+reads them with `plates bulk`. It kills a worker with SIGKILL, later the command itself, then runs
+the same command to the end. Every photo must be in the result or listed as failed, once and
+rightly.
 """
 
 import argparse
@@ -25,17 +26,17 @@ from plates.cli.samples import SAMPLES
 from plates.serving.child import python
 
 FOLDER_PHOTOS = 1000
-# Twenty chunks at least: with fewer, nothing can be killed midway.
+# Photos per chunk. With fewer than twenty chunks nothing can be killed midway.
 CHUNK = 128
-WORKER_DIES, COMMAND_DIES = 0.1, 0.2  # after so many of the chunks
+WORKER_DIES, COMMAND_DIES = 0.1, 0.2  # after this share of the chunks
 HOME = Path("build/bulk")
-# By a photo's number modulo 100: truncated, empty, words; and such as show no plate.
+# By a photo's number modulo 100: damaged (truncated, empty, a text), and without a plate.
 SPOILT, WITHOUT_PLATE = (17, 43, 71), (7, 88)
 POLL_S, WAIT_S = 0.02, 180.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_number(parser, "--photos", 20_000, "photos to make and to read", least=20 * CHUNK)
+    add_number(parser, "--photos", 20_000, "number of photos to make and read", least=20 * CHUNK)
 
 
 def run(arguments: argparse.Namespace) -> Report:
@@ -44,7 +45,7 @@ def run(arguments: argparse.Namespace) -> Report:
 
 
 def make_photos(folder: Path, count: int) -> list[Path]:
-    """Fill a folder with the sample scenes in turns; some photos are spoilt, or show no plate."""
+    """Fill a folder with the sample scenes in turns; some photos are damaged or show no plate."""
     scenes = [path.read_bytes() for path in sorted(SAMPLES.glob("*.jpg"))]
     grey = cv2.imencode(".jpg", np.full((720, 1280, 3), 128, np.uint8))[1].tobytes()
     special = dict.fromkeys(WITHOUT_PLATE, grey)
@@ -61,20 +62,19 @@ def make_photos(folder: Path, count: int) -> list[Path]:
 def start(
     source: Path, out: Path, chunk: int, stderr: int | TextIO = subprocess.DEVNULL
 ) -> "subprocess.Popen[str]":
-    """Start `plates bulk`."""
     words = ("bulk", str(source), "--out", str(out), "--chunk", str(chunk))
     command = (*python("plates.cli.main"), *words)
     return subprocess.Popen(command, stderr=stderr, text=True)  # noqa: S603
 
 
 def actors_of(command: "subprocess.Popen[str]") -> list[psutil.Process]:
-    """The processes that read photos."""
+    """The processes of the command that read photos."""
     found = psutil.Process(command.pid).children(recursive=True)
     return [process for process in found if "MapWorker" in "".join(process.cmdline()[:1])]
 
 
 def parts_of(out: Path) -> dict[str, int]:
-    """The committed chunks, and when each was written."""
+    """The committed chunks, and the time at which each was written."""
     return {path.name: path.stat().st_mtime_ns for path in (out / "plates").glob("part-*")}
 
 
@@ -87,7 +87,7 @@ def wait_for_chunks(command: "subprocess.Popen[str]", out: Path, count: float) -
 
 
 def read_under_kills(paths: Sequence[Path], out: Path) -> list[Verdict]:
-    """Read while a worker and then the command are killed, and read on to the end."""
+    """Kill a worker and then the command while they read; read the rest with a second command."""
     folder, chunks = paths[0].parent.parent, -(-len(paths) // CHUNK)
     shutil.rmtree(out, ignore_errors=True)
     command = start(folder, out, CHUNK)
@@ -117,7 +117,7 @@ def verify(paths: Sequence[Path], out: Path) -> Verdict:
     all_, read = {str(path) for path in paths}, set(rows["photo"])
     spoilt = {str(path) for path in paths if int(path.stem) % 100 in SPOILT}
     twice = rows.duplicated().sum() + failed.duplicated().sum()
-    # A photo without plates has one row, and no other beside it.
+    # A photo without plates has only one row.
     twice += len(set(rows.loc[rows["plate"].isna(), "photo"]) & set(rows.dropna()["photo"]))
     wrong = len(set(failed) ^ spoilt) + len(read ^ (all_ - spoilt))
     came = f"{len(read):,} read, {len(failed):,} failed, {twice} twice, {wrong} lost or wrong"

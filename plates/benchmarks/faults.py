@@ -1,11 +1,11 @@
-"""Break the service under load, one process after the other, and time how it comes back.
+"""Break the service's processes under load, one after the other, and time the recovery.
 
-Each process is killed (kill -9), and Triton is frozen (SIGSTOP) besides, while a few clients
-go on posting photos.
+Each process is killed (kill -9), and Triton is also frozen (SIGSTOP), while a few clients keep
+posting photos.
 
-Floors: clients get 200, 429 and 503 with Retry-After, and after a frozen Triton 504, at most 1 s
-after their deadline; only photos in flight in a killed gateway are lost; photos are read right
-again within 10 s; every process is there again; no memory in /dev/shm is left.
+Floors: clients get only 200, 429 and 503 with Retry-After, and 504 if Triton is frozen, at most 1 s
+after their deadline; only photos in flight in a killed gateway are lost; photos are read correctly
+again within 10 s; every process runs again; no memory in /dev/shm is left.
 """
 
 import argparse
@@ -27,11 +27,11 @@ from plates.cli import CommandError
 HEALED_WITHIN_S = 10.0
 DEADLINE_S = 5.0
 LATE_S = 1.0
-# By then even a slow machine has healed what it can heal.
+# Even a slow machine has recovered by then, if it can.
 _PATIENCE_S = 120.0
 _QUIET_S, _POLL_S = 1.5, 0.05
 _CLIENTS = 3
-# Each fault and the part of the service that it happens to.
+# Each fault, and the part of the service that it hits.
 FREEZE = "freeze Triton"
 FAULTS = {
     "kill yolo": "stub yolo",
@@ -45,7 +45,7 @@ FAULTS = {
 
 
 def configure(_: argparse.ArgumentParser) -> None:
-    """There are no options: all faults happen, to a service that is started for them."""
+    """Declare no options: all faults hit a service that is started for them."""
 
 
 def run(_: argparse.Namespace) -> Report:
@@ -62,8 +62,8 @@ def run(_: argparse.Namespace) -> Report:
 
 
 async def measure(serving: Service) -> Rows:
-    """Let every fault happen once while clients post photos; a row for each fault."""
-    # Longer than the deadline: an answer that comes after it is seen to be late.
+    """Inject every fault once while clients post photos; returns a row for each fault."""
+    # Longer than the deadline, so that late answers are measured.
     client = LoadClient(serving.url, sample_requests(DEADLINE_S), 2 * DEADLINE_S)
     load = asyncio.create_task(client.closed_loop(_CLIENTS, math.inf))
     try:
@@ -74,21 +74,21 @@ async def measure(serving: Service) -> Rows:
 
 
 async def _break(fault: str, client: LoadClient, serving: Service) -> dict[str, Any]:
-    """Let a fault happen and wait until the service is well again; a row of the table."""
+    """Inject a fault and wait until the service has recovered; returns a row of the table."""
 
     def status() -> Status:
         found = read_status(serving.status_file) if serving.status_file else None
         return found or Status("starting")
 
     def is_well() -> bool:
-        """Whether all has been right for a while."""
+        """Whether all answers were right for a while, and the service is ready."""
         begin = client.now() - _QUIET_S
         recent = [row["right"] for row in client.rows if row["ended_s"] >= begin]
         return bool(recent) and all(recent) and status().state == "ready"
 
     if not await _until(is_well):
         raise CommandError(f"the service did not read photos right within {_PATIENCE_S:g} s")
-    # In a thread: clients that stand still meanwhile would count it as waiting.
+    # In a thread: clients that are blocked meanwhile would count it as latency.
     before, restarts = await asyncio.to_thread(footprints, serving.pid), status().restarts
     broken_s = client.now()
     victim = int(before.set_index("part")["pid"][FAULTS[fault]])
@@ -113,7 +113,7 @@ async def _until(condition: Callable[[], bool]) -> bool:
 
 
 def judge(fault: str, broken_s: float, rows: Rows) -> dict[str, Any]:
-    """Sum up what clients got since a fault at `broken_s`, on the clock of `load.Load`'s rows."""
+    """Summarise the answers since a fault at `broken_s`, on the clock of `load.Load`'s rows."""
     counts = Counter(row["status"] for row in rows)
     in_flight = [row for row in rows if row["intended_s"] <= broken_s + _POLL_S]
     allowed = {0, OK, 429, 503} | ({504} if fault == FREEZE else set())
@@ -127,7 +127,7 @@ def judge(fault: str, broken_s: float, rows: Rows) -> dict[str, Any]:
     bad = [row["ended_s"] for row in rows if not row["right"] and row["status"] != 429]
     good = [row["ended_s"] for row in rows if row["right"] and row["intended_s"] >= broken_s]
     last_bad = max(bad, default=broken_s)
-    # Until all goes well for good; infinite if that never happened.
+    # Up to the first right answer after the last bad one; infinite if there is none.
     healed_s = min((end for end in good if end > last_bad), default=math.inf) - broken_s
     longest_s = max((row["ended_s"] - row["intended_s"] for row in rows), default=0.0)
     return {

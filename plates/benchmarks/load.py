@@ -1,8 +1,8 @@
 """Load on a service: at a given rate (open loop), or as fast as it answers (closed loop).
 
-In an open loop every latency counts from the moment at which the request was meant to be sent:
-a client that waits for answers first hides the requests that a stalled service would have made
-wait (coordinated omission: G. Tene, "How NOT to Measure Latency", 2013).
+In an open loop every latency counts from the moment at which the request was scheduled: a client
+that waits for answers before it sends hides the requests that a stalled service would have delayed
+(coordinated omission: G. Tene, "How NOT to Measure Latency", 2013).
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from plates.benchmarks.report import Rows
 from plates.cli.samples import SAMPLES, expected_texts, missing_texts
 
 OK = 200
-# Every figure of speed is about this one, unless another is named. 1920x1080, 380 kB: a street
-# by day with two cars, whose plates say Y287KT754 and C946MX550.
+# All figures of speed are for this photo, unless another is named. 1920x1080, 380 kB: a street by
+# day with two cars, whose plates say Y287KT754 and C946MX550.
 STANDARD_PHOTO = Path(__file__).with_name("standard_photo.jpg")
 CLIENT_LEFT = "client left"
 _LEAVES_AFTER_S = 0.03
@@ -33,10 +33,10 @@ _PAUSE_AFTER_FAILURE_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A GET without a body, else a POST; `kind` is a name, to count outcomes by.
+    """A GET if there is no body, else a POST; `kind` is the name by which outcomes are counted.
 
-    It is answered right with an `expected` status and, where `texts` are given, these plates.
-    A client that `leaves` disconnects instead of waiting for the answer.
+    An answer is right if its status is `expected` and it has the `texts`, if they are given. A
+    client that `leaves` disconnects instead of waiting for the answer.
     """
 
     body: bytes | None = None
@@ -49,11 +49,11 @@ class Request:
 
 
 class Load(NamedTuple):
-    """A stretch of load: its outcomes and its length.
+    """The outcomes and the duration of a load.
 
-    A row has of a request its kind, "intended_s" (when it was to be sent) and "ended_s" in
-    seconds since the load began, status (0 without an answer, and "error" says why), whether
-    it has Retry-After ("retry_after"), and whether it is "right".
+    A row is a request: its "kind", "intended_s" (when it was scheduled) and "ended_s" in seconds
+    since the load began, "status" (0 without an answer; then "error" says why), "retry_after"
+    (whether it has Retry-After), and "right" (whether it was answered right).
     """
 
     rows: Rows
@@ -70,10 +70,10 @@ def sample_requests(deadline_s: float) -> list[Request]:
 
 
 def summarise(loads: Sequence[Load], deadline_s: float) -> dict[str, Any]:
-    """Work out the figures of stretches of the same load: a row of a table.
+    """Compute the figures of several periods of the same load: a row of a table.
 
-    "goodput/s" counts what was answered with 200 within the deadline and before the last
-    request was sent: a queue that is worked off afterwards would flatter the service.
+    "goodput/s" counts answers with 200 within the deadline and before the last request was sent:
+    answers to the queue that is left then would flatter the service.
     """
     rows = pandas.concat(pandas.DataFrame(load.rows).assign(end=load.seconds) for load in loads)
     seconds = sum(load.seconds for load in loads)
@@ -93,15 +93,15 @@ def summarise(loads: Sequence[Load], deadline_s: float) -> dict[str, Any]:
 
 
 def arrivals(rate: float, seconds: float, seed: int) -> list[float]:
-    """Plan a Poisson process: moments in seconds from the start, in order."""
+    """Draw a Poisson process: sorted moments in seconds from the start."""
     dice = np.random.default_rng(seed)
     return sorted(dice.uniform(0, seconds, dice.poisson(rate * seconds)).tolist())
 
 
 class LoadClient:
-    """Sends requests in turn, again and again, and waits `timeout_s` seconds for an answer.
+    """Sends requests in turn, again and again, and waits `timeout_s` seconds for each answer.
 
-    `rows` are those of the load that is under way; see `Load`.
+    `rows` are those of the load in progress; see `Load`.
     """
 
     def __init__(self, url: str, requests: Iterable[Request], timeout_s: float) -> None:
@@ -110,7 +110,7 @@ class LoadClient:
         self._url, self._requests, self._timeout_s = url, itertools.cycle(requests), timeout_s
 
     async def open_loop(self, schedule: Sequence[float]) -> Load:
-        """Send at the given moments, from `arrivals`, without waiting for answers."""
+        """Send at the given moments (see `arrivals`), without waiting for answers."""
 
         async def send_at(intended: float) -> None:
             await asyncio.sleep(intended - self.now())
@@ -120,7 +120,7 @@ class LoadClient:
         return Load(self.rows, max(schedule, default=0.0))
 
     async def closed_loop(self, concurrency: int, seconds: float) -> Load:
-        """Keep `concurrency` requests under way, and begin no more after `seconds`."""
+        """Keep `concurrency` requests in flight, and send no more after `seconds`."""
 
         async def one_after_another() -> None:
             while (now := self.now()) < seconds:
@@ -141,9 +141,9 @@ class LoadClient:
             await asyncio.gather(*work)
 
     async def _send(self, request: Request, intended: float) -> bool:
-        """Send a request and note what became of it; whether it was answered with 200."""
+        """Send a request and record its outcome; returns whether the status was 200."""
         method, url = "GET" if request.body is None else "POST", self._url + request.path
-        # Bytes would be copied and, from 1 MiB on, warned about.
+        # aiohttp would copy bytes, and warn about 1 MiB or more.
         data = None if request.body is None else io.BytesIO(request.body)
         row = {"kind": request.kind, "intended_s": intended, "status": 0, "error": ""}
         row |= {"retry_after": False, "right": False}

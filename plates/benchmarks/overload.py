@@ -1,11 +1,10 @@
-"""Offer the service more than it can do, and measure what it still answers in time.
+"""Overload the service, and measure what it still answers in time.
 
-First its capacity is measured in a closed loop. Then requests come at 0.5, 1, 2 and 4 times that
-in an open loop with Poisson arrivals, in rounds of all rates.
+First the capacity is measured in a closed loop. Then requests are sent at 0.5, 1, 2 and 4 times the
+capacity in an open loop with Poisson arrivals, in rounds of all rates.
 
-Floors: goodput (photos per second that were answered in time) at the highest rate is at least
-90 % of the peak; the p99 of accepted requests lies within the deadline; no 5xx, and no request
-without an answer.
+Floors: goodput (photos per second that were answered in time) at the highest rate is at least 90 %
+of the peak; the p99 of accepted requests is within the deadline; no 5xx, no missing answer.
 """
 
 import argparse
@@ -22,14 +21,14 @@ from plates.cli.options import add_number
 GOODPUT_LOST = 10.0
 FACTORS, ROUNDS = (0.5, 1.0, 2.0, 4.0), 3
 _CONCURRENCY, _WARM_UP_S = 4, 2.0
-# How much longer than the deadline an answer is waited for, to see how late it is.
+# Clients wait this much longer than the deadline, so that late answers are measured.
 _PATIENCE_S = 3.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_service(parser)
-    add_number(parser, "--seconds", 10.0, "for each rate in each round", least=0.01)
-    add_number(parser, "--deadline", 2.0, "seconds, in X-Request-Timeout", least=0.01)
+    add_number(parser, "--seconds", 10.0, "seconds of load at each rate, per round", least=0.01)
+    add_number(parser, "--deadline", 2.0, "deadline in seconds (X-Request-Timeout)", least=0.01)
 
 
 def run(arguments: argparse.Namespace) -> Report:
@@ -52,7 +51,7 @@ def run(arguments: argparse.Namespace) -> Report:
 
 
 async def measure(url: str, seconds: float, deadline_s: float) -> tuple[float, Rows]:
-    """Measure the capacity in photos per second, then a row of the table for each rate."""
+    """Measure the capacity in photos per second, then make a row of the table for each rate."""
     loads: dict[float, list[Load]] = {factor: [] for factor in FACTORS}
     client = LoadClient(url, sample_requests(deadline_s), deadline_s + _PATIENCE_S)
     await client.closed_loop(_CONCURRENCY, _WARM_UP_S)

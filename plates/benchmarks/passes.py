@@ -1,12 +1,12 @@
-"""How well passes of vehicles are found and read, in rendered films whose truth is known.
+"""Measure how well vehicles are found and read in rendered films, whose plates are known.
 
-Each film goes through H.264, its frames through the nets, and what they see through tracking and
-fusion, as with a camera.
+Each film is compressed with H.264; its frames go through the nets, tracking and fusion, as with a
+camera.
 
-A pass is missed without a report of its own, and split if it has several; a report is stray if
-there was no plate. A pass is clear if at least three frames show its plate whole, near and 80
-pixels wide. It is late by the seconds from the first frame whose own reading is readable and right
-to the first report that is readable.
+A pass is missed if it has no report, and split if it has several; a report is stray if there was no
+plate. A pass is clear if at least three frames show its plate whole, near and 80 pixels wide. A
+pass is late by the seconds from the first frame whose own reading is right and readable to the
+first report that is readable.
 """
 
 import argparse
@@ -39,18 +39,18 @@ from plates.cli.options import add_number
 START = 1_700_000_000.0  # Unix time at which films begin
 _CLEAR_FRAMES, _CLEAR_PX = 3, 80.0
 _SOON_S = 0.5
-# What a pass, or a stray report, may be.
+# The properties of passes and stray reports that are counted.
 COUNTED = (
     *("passes", "missed", "split", "stray", "clear", "clear, wrong", "wrong", "readable, wrong"),
 )
 
-# Once in each process.
+# Loaded once per process.
 _nets = cache(load_nets)
 Seen = Sequence[Sequence[SeenPlate]]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_number(parser, "--films", 10, "of each kind", least=1)
+    add_number(parser, "--films", 10, "number of films of each kind", least=1)
 
 
 def run(arguments: argparse.Namespace) -> Report:
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> Report:
 
 
 def measure(kind: str, number: int) -> Rows:
-    """Render a film of a kind and number, and judge what a camera reports that sees it."""
+    """Render a film of a kind and number, and judge the reports of a camera that sees it."""
     film, nets = render_film(kind, number), _nets()
     config = nets.config
     reader = Reader(config.grammar, config.calibration, config.specs.recognizer)
@@ -72,7 +72,7 @@ def measure(kind: str, number: int) -> Rows:
 
 
 def watch(film: Film, seen: Seen, reader: Reader) -> list[tuple[float, Pass]]:
-    """What a camera reports that sees a film, and when, in seconds of the film."""
+    """The reports of a camera that sees a film, and their times in seconds of the film."""
     passes = Passes("benchmark", reader, Model(version="", weights=""))
     image = np.broadcast_to(np.uint8(0), (*film.size_wh[::-1], 3))
     reports = []
@@ -83,12 +83,12 @@ def watch(film: Film, seen: Seen, reader: Reader) -> list[tuple[float, Pass]]:
 
 
 def judge(film: Film, seen: Seen, reports: Sequence[tuple[float, Pass]]) -> Rows:
-    """Compare what passed in a film with what was reported, and when: seconds of the film.
+    """Compare the passes in a film with the reports and their times, in seconds of the film.
 
-    A row stands for a true pass, or for a stray report: its film's kind, home (whether its plate
-    is Russian), which of `COUNTED` it is, the report's score (of several reports that of the one
-    with the most frames), late_s (infinite without a readable report, None without a readable
-    frame), and whether the best frame is read wrong. Right is a report's likeliest text.
+    A row is a true pass or a stray report: its film's kind, home (whether its plate is Russian),
+    which of `COUNTED` it is, the score of its report (if it has several, of the one with the most
+    frames), late_s (infinite without a readable report, None without a readable frame), and whether
+    the best frame's reading is wrong. A report is right if its likeliest text is.
     """
     times = np.array(film.times_s)
     blank: dict[str, Any] = dict.fromkeys((*COUNTED, "home", "best frame"), False)
@@ -108,8 +108,8 @@ def judge(film: Film, seen: Seen, reports: Sequence[tuple[float, Pass]]) -> Rows
     stray = blank | {"stray": True}
     rows: Rows = [stray | {"readable, wrong": event.text != ""} for event in ended[None]]
     for number, plates_shown in shown.items():
-        mine, views, text = ended[number], views_of[number], plates_shown[0].text
-        ids = {event.id for event in mine}
+        own, views, text = ended[number], views_of[number], plates_shown[0].text
+        ids = {event.id for event in own}
         sure = [time_s for time_s, event in reports if event.id in ids and event.readable]
         readable = [time_s for time_s, plate in views if plate.text == text]
         sightings = [plate.candidates[0] for _, plate in views if plate.candidates]
@@ -117,15 +117,15 @@ def judge(film: Film, seen: Seen, reports: Sequence[tuple[float, Pass]]) -> Rows
         row = blank | {
             "home": country_of(plates_shown[0].kind) == "ru",
             "passes": True,
-            "missed": not mine,
-            "split": len(mine) > 1,
+            "missed": not own,
+            "split": len(own) > 1,
             "clear": clear >= _CLEAR_FRAMES,
             "wrong": True,
             "late_s": max(0.0, min(sure, default=np.inf) - readable[0]) if readable else None,
             "best frame": max(sightings, key=itemgetter(1), default=("", 0.0))[0] != text,
         }
-        if mine:
-            longest = max(mine, key=lambda event: event.evidence.frames_seen)
+        if own:
+            longest = max(own, key=lambda event: event.evidence.frames_seen)
             row["score"] = longest.score
             row["wrong"] = [c.text for c in longest.candidates[:1]] != [text]
             row["readable, wrong"] = longest.text not in ("", text)
@@ -134,7 +134,7 @@ def judge(film: Film, seen: Seen, reports: Sequence[tuple[float, Pass]]) -> Rows
 
 
 def _under(box: Box, truths: Sequence[tuple[int, LabelledPlate]]) -> int | None:
-    """The pass whose plate is where the middle of a box is."""
+    """The number of the pass whose plate contains the centre of a box, or None."""
     x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
     boxes = ((number, plate.box) for number, plate in truths)
     return next((n for n, (x0, y0, x1, y1) in boxes if x0 <= x <= x1 and y0 <= y <= y1), None)
@@ -146,7 +146,7 @@ def _width(plate: LabelledPlate) -> float:
 
 
 def summarize(rows: Rows) -> Report:
-    """Make tables by kind of film, and beside the best frame alone, and judge the floors."""
+    """Make a table by kind of film and a comparison with the best frame, and judge the floors."""
     from plate_models.training.calibration import describe
 
     found = pandas.DataFrame(rows)
@@ -176,7 +176,7 @@ def summarize(rows: Rows) -> Report:
 
 
 def _compare(name: str, passed: pandas.DataFrame) -> dict[str, Any]:
-    """How many passes are read wrong by the best frame, and by all together: a row of a table."""
+    """Count the passes that the best frame, and all frames together, read wrong: a table's row."""
     best, fused = (proportion(way, passed[way].tolist()) for way in ("best frame", "wrong"))
     ratio = fused.hits / max(1, best.hits)
     row = {"passes": name, "best frame wrong": best.cell, "all frames wrong": fused.cell}

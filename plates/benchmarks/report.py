@@ -1,4 +1,4 @@
-"""What every benchmark ends with: tables, floors that hold or are missed, and JSON."""
+"""The report of a benchmark: tables, floors that hold or are missed, and JSON."""
 
 import json
 import platform
@@ -18,7 +18,7 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a floor holds: what was measured, its value, and what it had to be."""
+    """Whether a floor holds: what was measured, its value, and the required value."""
 
     what: str
     came: str
@@ -31,12 +31,11 @@ class Verdict:
 
 
 def at_most(what: str, value: float, limit: float, unit: str = "") -> Verdict:
-    """Judge a figure that has an upper limit."""
     return Verdict(what, f"{round(value, 2):g}{unit}", f"<= {limit:g}{unit}", bool(value <= limit))
 
 
 def none_of(what: str, found: Iterable[str]) -> Verdict:
-    """Judge that nothing was found of what must not be."""
+    """Judge a list that must be empty."""
     came = ", ".join(found) or "none"
     return Verdict(what, came, "none", came == "none")
 
@@ -47,10 +46,10 @@ class Report:
 
     tables: dict[str, Rows]  # by name; those without rows are not printed
     verdicts: list[Verdict]  # one for each floor
-    figures: dict[str, Any] = field(default_factory=dict)  # what --json keeps besides
+    figures: dict[str, Any] = field(default_factory=dict)  # added to --json
 
     def publish(self, file: Path | None) -> int:
-        """Print it, and keep it as JSON in a file; 0 if every floor holds, else 1."""
+        """Print the report, and write it to a JSON file; returns 0 if every floor holds, else 1."""
         import pandas
 
         print(describe_machine())
@@ -70,7 +69,7 @@ class Report:
 
 
 def describe_machine() -> str:
-    """Name processor, cores, memory, system and date in one line: a figure needs them."""
+    """Name processor, cores, memory, system and date in one line, on which all figures depend."""
     named = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     processor = named[1] if named else platform.machine()
     memory = f"{psutil.virtual_memory().total / 2**30:.0f} GiB"

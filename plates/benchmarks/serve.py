@@ -1,13 +1,13 @@
-"""How fast the service answers, and what a photo costs.
+"""Measure how fast the service answers, and the CPU time and memory that photos cost.
 
-Photos are posted in closed loops, so many at once; all are the same 1920x1080 JPEG with two
-plates unless --photo names another. Where their time goes is what the service says of its stages in
-/metrics; "rest" is all between the nets. Memory (PSS, in which shared pages count once) is
-measured after the loads. Of a service that runs already (--url) it comes with --pid.
+Clients post photos in closed loops, several at a time: the same 1920x1080 JPEG with two plates,
+unless --photo names another. The times of the stages are those of the service's /metrics; "rest" is
+all between the nets. Memory (PSS, which counts shared pages once) is measured after the loads.
+A service that runs already (--url) needs --pid for memory and CPU time.
 
-On request the published pipeline's shape is measured in turns with it, four times as long each:
-that squeezes the photo to 1920x1080, runs YOLOv5s at 1280 in eager float32 with random weights, and
-reads the service's boxes one by one with the published STN and LPRNet.
+With --published a pipeline of the published shape is measured in turns with the service, each four
+times as long. It squeezes the photo to 1920x1080, runs YOLOv5s at 1280 in eager float32 with random
+weights, and reads the service's boxes one by one with the published STN and LPRNet.
 
 Floors: ready within 10 s; at most 650 MB; every photo is read.
 """
@@ -40,10 +40,10 @@ _SHOWN = ("goodput/s", "p50 ms", "p95 ms", "p99 ms", "requests")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_service(parser)
-    add_number(parser, "--seconds", 5.0, "of each load", least=0.01)
-    text = "default: the standard photo"
+    add_number(parser, "--seconds", 5.0, "seconds of each load", least=0.01)
+    text = "photo to post (default: the standard photo)"
     parser.add_argument("--photo", type=Path, metavar="FILE", default=STANDARD_PHOTO, help=text)
-    shape = "also measure the published pipeline's shape; DIR holds stn.pt and lprnet.pt"
+    shape = "also measure a pipeline of the published shape; DIR has stn.pt and lprnet.pt"
     parser.add_argument("--published", type=Path, metavar="DIR", help=shape)
 
 
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> Report:
 
 
 async def measure(serving: Service, photo: bytes, seconds: float, at_once: int) -> dict[str, Any]:
-    """Post a photo in a closed loop, after a warm-up: a row of the table."""
+    """Post a photo in a closed loop, after a warm-up; returns a row of the table."""
     client = LoadClient(serving.url, [Request(photo)], _TIMEOUT_S)
     await client.closed_loop(at_once, min(_WARM_UP_S, seconds))
     before = spent_s(serving)
@@ -84,7 +84,7 @@ async def measure(serving: Service, photo: bytes, seconds: float, at_once: int) 
 
 
 def spent_s(serving: Service) -> "pandas.Series[float]":
-    """Seconds that photos took until now, of each stage, and of each part's processor."""
+    """The total seconds so far, of each stage, and of each part's CPU time."""
     text = httpx.get(f"{serving.url}/metrics", timeout=_TIMEOUT_S, trust_env=False).text
     stages = {
         f"{sample.labels['stage']} ms": sample.value
@@ -97,9 +97,9 @@ def spent_s(serving: Service) -> "pandas.Series[float]":
 
 
 def compare(url: str, published: Path, photo: bytes, seconds: float) -> Rows:
-    """Measure a service and the published shape in turns, `seconds` for each: two rows."""
-    # OpenMP's threads spin by default: on a machine that does nothing else, the published
-    # pipeline is a quarter faster so. Read when torch is loaded.
+    """Measure a service and the published shape in turns, `seconds` for each; returns two rows."""
+    # Let OpenMP's waiting threads spin, as by default: on a machine that does nothing else, it
+    # makes the published pipeline a quarter faster. torch reads the variable when it is loaded.
     os.environ.pop("GOMP_SPINCOUNT", None)
     import torch
 
@@ -112,19 +112,20 @@ def compare(url: str, published: Path, photo: bytes, seconds: float) -> Rows:
     shape = PublishedShape(published)
     with httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False) as client:
 
-        def ours() -> Any:
+        def read_by_service() -> Any:
             headers = {"Content-Type": "image/*"}
             return client.post("/v1/plates", content=photo, headers=headers).json()["plates"]
 
-        boxes = [plate["box"] for plate in ours()]
+        boxes = [plate["box"] for plate in read_by_service()]
 
-        def theirs() -> object:
+        def read_by_published() -> object:
             return shape.read(decode(photo), boxes)
 
         def turn() -> list[float]:
-            return [1000 * timeit(reader, number=1) for reader in (ours, theirs)]
+            readers = read_by_service, read_by_published
+            return [1000 * timeit(reader, number=1) for reader in readers]
 
-        # In turns, because a machine drifts by a tenth within minutes.
+        # In turns, because a machine's speed drifts by a tenth within minutes.
         for _ in range(_WARM_UPS):
             turn()
         turns, end = list[list[float]](), perf_counter() + 2 * seconds

@@ -1,4 +1,4 @@
-"""The service that is measured: one started here, or one that runs already; its processes."""
+"""The service to measure, which is started here or runs already, and its processes."""
 
 import argparse
 import contextlib
@@ -17,14 +17,14 @@ from plates.serving.processes import leftovers
 from plates.serving.running import running_service, tail, wait_until_ready
 
 _START_S, _PATIENCE_S = 90.0, 15.0
-# Triton names the instance of a stub, such as yolo_0_0: model, instance group, number.
+# A stub has its instance's name, such as yolo_0_0: model, instance group, number.
 _STUB = re.compile(r"/triton_python_backend_stub .* ([a-z][a-z_]*)_\d+_\w*\d+( |$)")
 _MODULE = re.compile(r" (?:api|plates)\.(?:\w+\.)*(\w+)")
 
 
 @dataclass(frozen=True)
 class Service:
-    """A service that is ready; one that was started here has all of these."""
+    """A service that is ready; only one that was started here has all fields."""
 
     url: str
     pid: int | None = None
@@ -34,10 +34,9 @@ class Service:
 
 
 def add_service(parser: argparse.ArgumentParser) -> None:
-    """Declare --url and --pid."""
-    elsewhere = "a service that runs already (default: one is started on loopback, and stopped)"
+    elsewhere = "a running service (default: start one on loopback, and stop it)"
     parser.add_argument("--url", metavar="http://HOST:PORT", help=elsewhere)
-    here = "its first process, where it runs here, to be measured as well"
+    here = "process `plates serve` of that service on this machine, to measure it"
     parser.add_argument("--pid", type=int, help=here)
 
 
@@ -66,7 +65,7 @@ def service(url: str | None, pid: int | None = None, **settings: str) -> Iterato
 
 
 def footprints(root: int | None) -> pandas.DataFrame:
-    """Measure a process and all below it, a row for each; those that end meanwhile are left out.
+    """Measure a process and its descendants, a row for each; those that end meanwhile are omitted.
 
     Shared pages count in full in "rss_bytes", once in "pss_bytes".
     """
@@ -89,7 +88,7 @@ def total_by_part(root: int | None, column: str) -> "pandas.Series[float]":
 
 
 def part_of(command: list[str]) -> str:
-    """Name the part of the service that a process is, by its arguments."""
+    """Find the part of the service that a process is, by its arguments."""
     line = " ".join(command)
     if stub := _STUB.search(line):
         return f"stub {stub[1]}"

@@ -1,13 +1,13 @@
-"""A mixed load for a long time: does anything grow?
+"""Run a mixed load for a long time: does memory or the number of open files grow?
 
-Photos of several sizes, hostile files, malformed forms, clients that disconnect, polls of
-/metrics: at a moderate rate. Every few seconds the memory, the open files and the shared memory
-of all processes of the service are measured; --json keeps them. First all are sent for a minute in
-the order of their size, several at a time, so that pools are as large as they will ever be.
+The load is moderate: photos of several sizes, hostile files, malformed forms, clients that
+disconnect, polls of /metrics. Every few seconds the memory, the open files and the shared memory of
+all processes of the service are measured; --json writes them. Before, all requests are sent for a
+minute in the order of their size, several at a time, so that pools reach their final size.
 
 Floors, after the first third of the time: resident memory, shared memory and open files do not
 grow; that is, the 95 % interval of their slope reaches down to zero, or lies below 1 % of their
-level per hour. No answer that is not expected, and no process that ends or starts.
+level per hour. Every answer is an expected one, and no process ends or starts.
 """
 
 import argparse
@@ -28,25 +28,25 @@ from plates.cli.options import add_number
 from plates.serving.processes import leftovers
 
 MEBIBYTE = 2**20
-# Of a level, per hour: what surely grows, but by less, would take four days to double.
+# Share of the level, per hour: at this rate it would take four days to double.
 _TOLERANCE_PER_HOUR = 0.01
 _WARM_UP_SHARE = 1 / 3
-# Memory moves in steps that last, and an interval for independent points would call every
-# third flat series a leak. The medians of ten long parts are nearly independent.
+# Memory changes in lasting steps: an interval for independent points would report every third flat
+# series as a leak. The medians of ten long parts are nearly independent.
 _PARTS = 10
 EVERY_S, _PATIENCE_S, _FILL_S = 5.0, 40.0, 60.0
-# Photos that the gateway sends to Triton at a time, by default, and some that wait.
+# As many as the gateway sends to Triton at a time by default, and some that wait.
 _AT_ONCE = 6
-# Of all processes together.
+# Sums over all processes.
 MEMORY, SHARED, FILES = "memory, RSS in MiB", "shared memory, MiB", "open files"
 _REFUSED = (400, 413, 415, 422)
-# In pixels: a photo of each.
+# The widths of the photos, in pixels.
 _WIDTHS = (480, 480, 480, 1280, 1280, 1280, 1920, 1920, 4000)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_service(parser)
-    add_number(parser, "--minutes", 20.0, "of load", least=0.01)
+    add_number(parser, "--minutes", 20.0, "minutes of load", least=0.01)
     add_number(parser, "--rate", 6.0, "requests per second", least=0.01)
 
 
@@ -70,11 +70,11 @@ def run(arguments: argparse.Namespace) -> Report:
 async def soak(serving: Service, seconds: float, rate: float) -> tuple[Rows, Rows]:
     """Send `mixed_traffic` at `rate` requests per second, and measure every few seconds.
 
-    Returns the rows of the load (see `load.Load`), and of each measurement "at_s", seconds since
-    the load began, totals, and the memory of each "part (pid)".
+    Returns the rows of the load (see `load.Load`), and a row for each measurement: "at_s" in
+    seconds since the load began, the totals, and the memory of each "part (pid)".
     """
     requests = await asyncio.to_thread(mixed_traffic)
-    # By chance alone the largest photos meet each other so rarely that pools and heaps would
+    # At random the largest photos would be in flight together so rarely that pools and heaps would
     # grow for hours, as if there were a leak.
     requests.sort(key=lambda request: len(request.body or b""))
     client = LoadClient(serving.url, requests, _PATIENCE_S)
@@ -83,7 +83,7 @@ async def soak(serving: Service, seconds: float, rate: float) -> tuple[Rows, Row
     mixture = random.Random(0).choices(requests, k=len(moments))  # noqa: S311 - repeatable
     client = LoadClient(serving.url, mixture, _PATIENCE_S)
     sending = asyncio.create_task(client.open_loop(moments))
-    await asyncio.sleep(0)  # begins the load
+    await asyncio.sleep(0)  # lets the load begin
     samples: Rows = []
     while not sending.done():
         at_s = client.now()
@@ -102,7 +102,7 @@ def _measure(pid: int) -> dict[str, float]:
 
 
 def answers(rows: Rows) -> Rows:
-    """How many requests of each kind got which answers; a full queue refuses any with 429."""
+    """Count the answers to each kind of request; 429 is always expected: the queue may be full."""
     found = pandas.DataFrame(rows)
     found["answer"] = found["status"].astype(str).where(found["status"] > 0, found["error"])
     left, refused = found["error"] == CLIENT_LEFT, found["status"] == 429
@@ -112,13 +112,13 @@ def answers(rows: Rows) -> Rows:
 
 
 def warm(samples: pandas.DataFrame) -> pandas.DataFrame:
-    """The measurements after the warm-up, with NaN where a process was not."""
+    """The measurements after the warm-up, with NaN where a process did not exist."""
     begin = _WARM_UP_SHARE * samples["at_s"].iloc[-1]
     return samples[samples["at_s"] >= begin].dropna(axis="columns", how="all")
 
 
 def trends_of(samples: pandas.DataFrame) -> Rows:
-    """How each series moves per hour after the warm-up: a row of a table.
+    """Compute the change of each series per hour after the warm-up: a row of a table.
 
     "slope/h" is the median of the slopes between all pairs of points (Sen 1968), "low" and "high"
     its 95 % interval. Raises CommandError if there are too few points.
@@ -150,7 +150,7 @@ def steady(trend: dict[str, Any]) -> Verdict:
 
 
 def mixed_traffic() -> list[Request]:
-    """Make the requests that come in through a public door; each is sent as often as another."""
+    """Make the requests that a public service receives; all are sent equally often."""
     scenes = [request.body or b"" for request in sample_requests(_PATIENCE_S)]
     images = [cv2.imdecode(np.frombuffer(scene, np.uint8), 1) for scene in scenes]
     photo, small = _jpeg(images[0], 1280), _jpeg(images[1], 480)

@@ -1,13 +1,13 @@
-"""Archives of photos: listed once, read in chunks by Ray Data, kept as Parquet, exactly once.
+"""Reads archives of photos: lists them, reads chunks with Ray Data, writes Parquet, exactly once.
 
-    source   the files that a folder, a pattern or a URL holds, and their bytes
-    output   the folder that is written to: rows, failures, lock; files whole or not there
-    listing  the snapshot of the source, cut into chunks
-    reading  one chunk: fetch, decode, read, commit; which photo a process died at
+    source   lists the files of a folder, a pattern or a URL, and reads their bytes
+    output   the output folder: rows, failures, lock; every file is replaced atomically
+    listing  the snapshot of the source, divided into chunks
+    reading  fetches, decodes, reads and commits one chunk; notes the photo that kills a process
     running  a run of the command: list, send chunks through Ray Data, count
 
-The rename of a chunk's finished file is its only commit: no photo is lost or counted twice.
-The service is installed without the packages of this one: Ray, Arrow, fsspec, tenacity.
+A chunk is committed only by renaming its finished file: no photo is lost or counted twice.
+The service is installed without this package's dependencies: Ray, Arrow, fsspec, tenacity.
 """
 
 from dataclasses import dataclass
@@ -24,17 +24,17 @@ class OutputError(BulkError):
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be read, and by what."""
+    """The options of a run."""
 
     source: str  # a folder, photo, pattern or URL
     out: Path  # the same folder for all machines
-    chunk: int = 256  # photos: what is lost when a process dies, and rows of a file
-    limit: int | None = None  # at most so many files
-    extend: bool = False  # list the source again, and add what is new
-    retry_failed: bool = False  # read chunks again in which photos failed that may be there by now
+    chunk: int = 256  # photos: rows of a file, and what is read again if a process dies
+    limit: int | None = None  # the largest number of files to read
+    extend: bool = False  # list the source again, and add new files
+    retry_failed: bool = False  # read chunks again with failures that a retry may resolve
     workers: int | None = None  # processes; None: one per usable core, or per GPU
-    gpus: int = 0  # that the processes share evenly
-    address: str | None = None  # of a Ray cluster; None: one is started on this machine
-    weights: Path | None = None  # their folder; None: the released ones
+    gpus: int = 0  # shared evenly by the processes
+    address: str | None = None  # of a Ray cluster; None: start Ray on this machine
+    weights: Path | None = None  # their folder; None: the released weights
     engine: str = "served"  # engine and device as for `engines.load_nets`
     device: str = "cpu"

@@ -1,7 +1,7 @@
-"""The snapshot of the source: its files, cut into chunks that never change.
+"""The snapshot of the source: its files, divided into chunks that never change.
 
-It is one Parquet file, and a chunk is a row group: so the photos of a chunk are found by its
-number, in an archive of millions, too. The file is replaced as a whole: a snapshot is complete.
+The snapshot is one Parquet file with a row group per chunk, so that a chunk's photos are found by
+its number even in an archive of millions. It is replaced atomically: it is always complete.
 """
 
 import io
@@ -41,7 +41,7 @@ class Listing:
         return [Photo(**row) for table in self.tables([number]) for row in table.to_pylist()]
 
     def tables(self, chunks: Iterable[int]) -> Iterator[pyarrow.Table]:
-        """Read chunks as they are stored, and the file's index, which is long, once."""
+        """Read chunks as tables; the file's index, which is long, is read only once."""
         with parquet.ParquetFile(self.path) as file:
             yield from map(file.read_row_group, chunks)
 
@@ -63,9 +63,9 @@ def load_listing(path: Path) -> Listing:
 def take_listing(
     path: Path, found: Iterable[Photo | Failure], chunk_photos: int, before: Listing | None
 ) -> Listing:
-    """Write the snapshot of what `find_photos` found; raises OSError, or what `found` raises.
+    """Write a snapshot of the results of `find_photos`; raises OSError, and what `found` raises.
 
-    Photos and chunks of one `before` stay; a photo that is found again is left out.
+    Photos and chunks of the snapshot `before` stay; a photo that is found again is ignored.
     """
     known: set[bytes] = set()
     unlisted: list[Failure] = []

@@ -1,8 +1,8 @@
-"""The folder that a run writes to: rows, failures, lock; files that are whole or not there.
+"""The output folder of a run: rows, failures, lock. Every file is replaced atomically.
 
 plates/part-00000000.parquet   a committed chunk: its rows, and its account in the metadata
-listing.parquet                what the source held: see `listing`
-work/                          what is under way: see `reading.Journal`
+listing.parquet                the files of the source: see `listing`
+work/                          journals of chunks in progress: see `reading.Journal`
 manifest.json                  settings, weights, counts, state
 failed.csv                     every photo and folder that could not be read, and why
 """
@@ -33,22 +33,22 @@ _ACCOUNT_KEY = b"plates.bulk"
 _TEMPORARY = ".tmp"
 
 _PIXELS, _SCORE, _TEXT = pyarrow.float32(), pyarrow.float32(), pyarrow.string()
-# Of the result: types never depend on what was found.
+# The result's columns. The types are fixed: they never depend on what was found.
 SCHEMA = pyarrow.schema(
     [
-        pyarrow.field("photo", _TEXT, nullable=False),  # path or URL, as the source has it
+        pyarrow.field("photo", _TEXT, nullable=False),  # path or URL in the source
         ("plate", pyarrow.int32()),  # 0, 1, … in a photo; null: the photo has no plate
-        ("text", _TEXT),  # Latin look-alikes; "" if it is not readable
-        ("text_native", _TEXT),  # as the plate has it: "В840СК197"
+        ("text", _TEXT),  # in Latin look-alikes; "" if unreadable
+        ("text_native", _TEXT),  # in the plate's own letters: "В840СК197"
         ("score", _SCORE),  # calibrated probability that the text is right
         ("readable", pyarrow.bool_()),
-        ("format", _TEXT),  # such as "ru.car"; "unknown"
+        ("format", _TEXT),  # such as "ru.car", or "unknown"
         ("region_code", _TEXT),  # null if the format has none
         ("region_name", _TEXT),
         ("lines", pyarrow.int8()),
         # The box, in pixels of the upright photo.
         *((side, _PIXELS) for side in ("x0", "y0", "x1", "y1")),
-        # x, y of TL, TR, BR, BL. Arrow reads no nulls in fixed-size lists from Parquet.
+        # x, y of TL, TR, BR, BL. In fixed-size lists Arrow could not read nulls from Parquet.
         ("quad", pyarrow.list_(_PIXELS)),
         ("detection_score", _SCORE),
         # Best first.
@@ -65,13 +65,13 @@ SCHEMA = pyarrow.schema(
 
 @dataclass(frozen=True)
 class Account:
-    """What is committed with the rows of a chunk."""
+    """The summary that is committed with the rows of a chunk."""
 
     chunk: int
     photos: int  # files in it
     plates: int
     failures: tuple[Failure, ...]
-    deaths: int  # of processes that worked on it
+    deaths: int  # processes that died while they read it
     others: tuple[str, ...] = ()  # files that are no photos
 
 
@@ -90,7 +90,7 @@ class Output:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Make the folders and keep other runs out; raises OutputError if one is there."""
+        """Make the folders, and lock them; raises OutputError if another run has the lock."""
         try:
             for folder in (self.plates, self.work):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ class Output:
                     f"{self.folder}: {owner} is writing there. Wait for it, or give another --out."
                 ) from error
             file.truncate(0)
-            with contextlib.suppress(OSError):  # a full disk: the lock holds all the same
+            with contextlib.suppress(OSError):  # a full disk: the lock works without
                 file.write(f"process {os.getpid()} on {socket.gethostname()}")
                 file.flush()
             for folder in (self.folder, self.plates):
@@ -116,15 +116,15 @@ class Output:
             yield
 
     def commit(self, account: Account, rows: list[dict[str, Any]]) -> None:
-        """Write a chunk: rows and account together; on OSError it is not committed."""
+        """Write a chunk, its rows and account together; on OSError it is not committed."""
         columns = SCHEMA.with_metadata({_ACCOUNT_KEY: _ACCOUNT_JSON.dump_json(account)})
-        # Made in memory: a tenth of a megabyte, and errors of the disk are Python's own.
+        # Made in memory (0.1 MB), so that errors of the disk are Python's own.
         file = io.BytesIO()
         parquet.write_table(pyarrow.Table.from_pylist(rows, columns), file, compression="zstd")
         write_whole(self._chunk(account.chunk), file.getvalue())
 
     def committed(self) -> list[int]:
-        """The numbers of finished chunks, in order."""
+        """The numbers of the committed chunks, in order."""
         found = (_CHUNK_NAME.fullmatch(path.name) for path in self.plates.iterdir())
         return sorted(int(match[1]) for match in found if match)
 
@@ -157,7 +157,7 @@ class Output:
 
     def write_failed(self, failures: Iterable[Failure]) -> None:
         """Write ``failed.csv``; raises OSError."""
-        import pandas  # not in the processes that read
+        import pandas  # not needed by the processes that read
 
         table = pandas.DataFrame(map(asdict, failures), columns=["photo", "reason", "message"])
         write_whole(self.failed, table.to_csv(index=False).encode())
@@ -167,19 +167,19 @@ class Output:
 
 
 def now() -> str:
-    """The time in ISO form, UTC, as documents of the folder have it."""
+    """The current time in UTC, in ISO format."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Replace a file; on OSError, or if the process is killed, what was there before stays."""
-    # Readers of the folder pass over names that begin with a dot.
+    """Replace a file atomically: on OSError, or if the process is killed, the old file stays."""
+    # Programs that read the folder ignore names that begin with a dot.
     temporary = path.with_name(f".{path.name}.{uuid4().hex}{_TEMPORARY}")
     try:
         with temporary.open("xb") as file:
             file.write(data)
             file.flush()
-            # Of the rename the disk need not know yet: without it a chunk is read again.
+            # The rename is not synced: if a crash of the machine loses it, the chunk is read again.
             os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:

@@ -1,4 +1,4 @@
-"""One chunk of an archive in one process: fetch, decode, read, commit."""
+"""Fetches, decodes, reads and commits one chunk of an archive, in one process."""
 
 import contextlib
 import itertools
@@ -32,8 +32,8 @@ DEATHS_ALLOWED = 3
 _ATTEMPT = "attempt\n"
 _EXIF = b"Exif\0\0"
 _EXIF_IFD, _DATE_TIME_ORIGINAL = 0x8769, 0x9003
-# Pillow copies each tag's value, and a hostile file may have thousands of them, each as long as
-# what Pillow is given: no more than one segment of a JPEG, among the first ones.
+# Pillow copies each tag's value, and a hostile file may have thousands, each as long as the input:
+# so Pillow gets one JPEG segment at most (_EXIF_BYTES), of the first ones (_EXIF_WITHIN).
 _EXIF_WITHIN, _EXIF_BYTES = 2**18, 2**16
 
 Rows = list[dict[str, Any]]
@@ -42,9 +42,9 @@ Rows = list[dict[str, Any]]
 def load_alone(request: Request, weights: str) -> "Nets":
     """Load the nets for a process that has one core, or a GPU, for itself.
 
-    Raises BulkError if `weights` is another hash than theirs, and what `engines.load_nets` raises.
+    Raises BulkError if `weights` is not their hash, and what `engines.load_nets` raises.
     """
-    # torch reads the second one, where the engine loads it.
+    # torch, if the engine loads it, reads the second variable.
     os.environ[THREADS] = os.environ["OMP_NUM_THREADS"] = "1"
     keep_freed_memory()
     import cv2
@@ -56,13 +56,13 @@ def load_alone(request: Request, weights: str) -> "Nets":
     if (found := check_manifest(folder)) != weights:
         raise BulkError(
             f"{folder}: expected the weights {weights} that this run was begun with, "
-            f"found {found}; install the same on every machine"
+            f"found {found}; install the same weights on every machine"
         )
     return load_nets(request.engine, request.device, folder)
 
 
 class ChunkReader:
-    """Holds the nets of a run's weights, and reads chunks: an actor of Ray Data."""
+    """Reads chunks with the nets of a run's weights: an actor of Ray Data."""
 
     def __init__(
         self, request: Request, weights: str, load: "Callable[[Request, str], Nets]" = load_alone
@@ -77,7 +77,7 @@ class ChunkReader:
         return {"chunk": batch["chunk"], "problem": [self.read(int(n)) for n in batch["chunk"]]}
 
     def read(self, chunk: int) -> str:
-        """Read a chunk's photos and commit it; "", or why it could not be written."""
+        """Read and commit a chunk; returns "", or why it could not be written."""
         try:
             self._read(chunk, self._listing.chunk(chunk))
         except Exception as error:  # the other chunks must go on
@@ -108,13 +108,13 @@ class ChunkReader:
     def _read_photo(
         self, journal: "Journal", index: int, photo: Photo, fetched: "Future[bytes]"
     ) -> Rows | Failure | None:
-        """A photo's rows, or why there are none; None for a file that is no photo."""
+        """The rows of a photo, or its failure; None if the file is no photo."""
         if journal.deaths_at[index] >= DEATHS_ALLOWED:
             message = f"the process that read it died, {DEATHS_ALLOWED} times"
             return Failure(photo.name, "crashes-the-reader", message)
         try:
             data = fetched.result()
-        except Exception as error:  # each storage raises its own kinds
+        except Exception as error:  # each storage has its own errors
             return Failure(photo.name, *describe(error))
         journal.begin(index)
         try:
@@ -124,7 +124,7 @@ class ChunkReader:
             plates = self._nets.read(image)
         except images.ImageError as error:
             return Failure(photo.name, error.slug, str(error))
-        except Exception as error:  # a fault of ours: it must not cost the others
+        except Exception as error:  # a bug must not stop the other photos
             return Failure(photo.name, "internal-error", repr(error))
         taken = taken_at(data)
         common = {
@@ -140,9 +140,9 @@ class ChunkReader:
 
 
 def _is_photo(photo: Photo, data: bytes) -> bool:
-    """Decide by a file's first bytes; with a photo's name it is one in any case, maybe damaged.
+    """Decide by a file's first bytes; with a photo's name it is always a photo, maybe damaged.
 
-    Raises ImageError if it is a photo of a type that is not read, or too large.
+    Raises ImageError if it is a RAW photo, or too large.
     """
     kind = kind_of(data[:HEAD_BYTES])
     if kind in ("video", "other") and not photo.is_named_photo:
@@ -155,7 +155,7 @@ def _is_photo(photo: Photo, data: bytes) -> bool:
 
 
 def taken_at(data: bytes) -> datetime | None:
-    """Find DateTimeOriginal (Exif 2.32, 4.6.5): the camera's local time; None if there is none."""
+    """Find DateTimeOriginal (Exif 2.32, 4.6.5), the camera's local time; None if it is missing."""
     start = 0 if data[:4] in (b"II*\0", b"MM\0*") else data.find(_EXIF, 0, _EXIF_WITHIN)
     if start < 0:
         return None
@@ -164,12 +164,12 @@ def taken_at(data: bytes) -> datetime | None:
         exif.load(data[start : start + _EXIF_BYTES])
         text = exif.get_ifd(_EXIF_IFD)[_DATE_TIME_ORIGINAL]
         return datetime.strptime(text[:19], "%Y:%m:%d %H:%M:%S")
-    except Exception:  # damaged metadata raise all kinds, and cost no more than the time
+    except Exception:  # damaged metadata raise any error; only the time is lost
         return None
 
 
 def columns_of(index: int, plate: "Plate") -> dict[str, Any]:
-    """A plate as columns of `output.SCHEMA`."""
+    """Convert a plate to columns of `output.SCHEMA`."""
     reading = plate.reading
     match = formats.reading_of(reading.text, reading.format)
     region = match.region if match else None
@@ -191,10 +191,11 @@ def columns_of(index: int, plate: "Plate") -> dict[str, Any]:
 
 
 class Journal:
-    """Which photo a process was at when it died: a photo that kills must not do so for ever.
+    """Records which photo a process was reading when it died, so that no photo kills for ever.
 
-    A small file for each chunk under way has a line for each attempt and for each photo begun. If
-    it is left, processes died at its attempts' last photos. Not synced: machines may lose it.
+    Each chunk in progress has a small file with a line for each attempt and each photo begun. If
+    the file is left over, processes died at the last photos of its attempts. It is not synced: a
+    machine that crashes may lose it.
     """
 
     def __init__(self, folder: Path, chunk: int) -> None:
@@ -213,11 +214,11 @@ class Journal:
         return self
 
     def begin(self, photo: int) -> None:
-        """Note that the process works on a photo, by its place in the chunk; raises OSError."""
+        """Record that the process begins a photo, by its index in the chunk; raises OSError."""
         os.write(self._descriptor, f"{photo}\n".encode())
 
     def __exit__(self, *_: object) -> None:
-        """End the attempt: the process lives."""
+        """End the attempt, as the process has survived it."""
         os.close(self._descriptor)
         with contextlib.suppress(OSError):
             self._path.unlink()

@@ -1,8 +1,7 @@
 """A run of the command: take the listing, send its chunks through Ray Data, count.
 
-Only numbers of chunks travel: Ray's actors read the files and write the results themselves. Ray
-Data restarts an actor that died, and gives its chunk to it again, as often as it takes;
-`reading.Journal` sees to it that this ends.
+Only numbers of chunks are sent: Ray's actors read the files and write the results themselves. Ray
+Data restarts an actor that died and gives it the same chunk again, until `reading.Journal` ends it.
 """
 
 import contextlib
@@ -29,35 +28,35 @@ from plates.bulk.output import Account, Output, now
 from plates.bulk.reading import ChunkReader
 from plates.bulk.source import UNREACHABLE, Failure, Photo, describe, find_photos, is_url
 
-# Another try may read these; a damaged photo stays damaged.
+# A retry may succeed after these failures; a damaged photo stays damaged.
 _RETRIED = (UNREACHABLE, "missing", "forbidden", "unreadable", "crashes-the-reader")
 _REPORT_EVERY_S, _KEPT_NAMES = 15.0, 5
-# Of each actor: one is worked on, the next one waits.
+# Per actor: it reads one chunk, and the next one waits.
 _CHUNKS_IN_FLIGHT = 2
-# Ray Data keeps some kilobytes for each block until a run of it ends: so a run has an end.
+# Ray Data keeps some kilobytes for each block until its run ends, so each run has only so many.
 _CHUNKS_PER_ROUND = 2000
-# It carries numbers of chunks; Ray would take a third of the machine's memory.
+# Enough for numbers of chunks; by default Ray takes a third of the machine's memory.
 _OBJECT_STORE_BYTES = 80 * 2**20
 
 
 def run(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
-    """Read an archive, or what is left of it, and return the manifest; `say` prints a line.
+    """Read an archive, or the rest of it, and return the manifest; `say` prints a line.
 
     Raises BulkError if source, output or Ray can't be used, and what loading the nets raises.
     """
     if request.address:
-        # Ray reads it when it is imported; by default a wrong address takes minutes.
+        # Ray reads it when it is imported; by default a wrong address fails only after minutes.
         os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
-    import ray.data  # noqa: F401 - where it is missing, that is said before anything is listed
+    import ray.data  # noqa: F401 - if it is missing, fail before the source is listed
 
     output = Output(request.out.absolute())
     source = request.source if is_url(request.source) else str(Path(request.source).absolute())
     request = replace(request, source=source, out=output.folder)
     try:
-        f"{source}{output.folder}".encode()  # Ray, too, takes UTF-8 alone.
+        f"{source}{output.folder}".encode()  # Ray accepts only UTF-8, too.
     except UnicodeEncodeError:
-        hint = "a pattern such as b?d/*.jpg finds others"
-        raise BulkError(f"SOURCE and DIR must be names in UTF-8; {hint}") from None
+        hint = "a pattern such as b?d/*.jpg matches other names"
+        raise BulkError(f"SOURCE and DIR must be valid UTF-8; {hint}") from None
     found = find_photos(source)
     if not output.manifest.exists():  # a wrong source must not claim the folder
         say(f"listing {source}")
@@ -68,28 +67,28 @@ def run(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
         found = itertools.chain((first,), found)
     weights = prepare(request)
     with output.locked():
-        one = _Run(request, weights, output, found, say)
+        current = _Run(request, weights, output, found, say)
         try:
-            one.read()
+            current.read()
         except BaseException as stopped:
-            one.manifest["state"] = "stopped"
+            current.manifest["state"] = "stopped"
             if isinstance(stopped, Exception):
-                one.manifest["problem"] = str(stopped)
+                current.manifest["problem"] = str(stopped)
             else:
-                for journal in output.work.glob("chunk-*.journal"):  # no photo is to blame
+                for journal in output.work.glob("chunk-*.journal"):  # not a photo's fault
                     journal.unlink()
-                say("stopped; the same command goes on from here")
+                say("stopped; the same command continues from here")
             raise
         finally:
-            one.close()
-    return one.manifest
+            current.close()
+    return current.manifest
 
 
 def prepare(request: Request) -> str:
-    """Check weights, engine and device, export what is served, and return the weights' hash."""
+    """Check weights, engine and device, export the served engine, and return the weights' hash."""
     from plate_models.engines.nets import bring_up_to_date, check_engine
 
-    on_cluster = request.address and request.device != "cpu"  # its GPUs need not be here
+    on_cluster = request.address and request.device != "cpu"  # this machine may have no GPU
     check_engine(*(("torch", "cpu") if on_cluster else (request.engine, request.device)))
     if request.engine == "served" and request.weights is None:
         bring_up_to_date()
@@ -97,7 +96,7 @@ def prepare(request: Request) -> str:
 
 
 class _Run:
-    """A run into an output folder that is locked."""
+    """A run; its output folder is locked."""
 
     def __init__(
         self,
@@ -107,7 +106,7 @@ class _Run:
         found: Iterator[Photo | Failure],
         say: Callable[[str], None],
     ) -> None:
-        """Take up what is in the folder, or begin it; raises OutputError for other settings."""
+        """Continue the run in the folder, or begin one; OutputError if it has other settings."""
         self._request, self._weights, self._output, self._say = request, weights, output, say
         settings = {name: getattr(request, name) for name in ("source", "chunk", "limit", "engine")}
         settings |= {"weights": weights, "model_version": MODEL_VERSION}
@@ -128,17 +127,17 @@ class _Run:
             "problem": None,
             "settings": settings,
             "counts": {},
-            "not_written": [],  # the next run takes these chunks again
-            "other_files": [],  # the first ones of files that are no photos
+            "not_written": [],  # the next run reads these chunks again
+            "other_files": [],  # names of the first files that are no photos
             "began": before.get("began", now()),
         }
-        # Of the committed chunks that stay.
+        # Of the committed chunks that are not read again.
         self._accounts: dict[int, Account] = {}
-        # Without a manifest it is of a run that was killed before it claimed the folder.
+        # Without a manifest the listing is of a run that was killed before it claimed the folder.
         self._listing = self._list(found, load_listing(output.listing) if before else None)
 
     def _list(self, found: Iterator[Photo | Failure], listing: Listing | None) -> Listing:
-        """Take or extend the snapshot if that is wanted; a new one claims the folder."""
+        """Take a snapshot if there is none, or extend it if requested."""
         request, output = self._request, self._output
         if listing is None or request.extend:
             if listing is not None and request.limit is not None:
@@ -166,7 +165,7 @@ class _Run:
         if self._accounts:
             self._say(f"{len(self._accounts):,} chunks are done, {len(todo):,} are left")
         chunks = read_chunks(self._request, self._weights, todo)
-        # Without a terminal nothing is drawn (None); lines are printed now and then.
+        # Without a terminal (disable=None) there is no bar, but a line every `_REPORT_EVERY_S`.
         bar = tqdm(total=counts["photos"], initial=counts["done"], unit="file", disable=None)
         reported = -math.inf
         with contextlib.closing(chunks) as outcomes, bar:
@@ -182,7 +181,7 @@ class _Run:
                     self._say(f"{done}, {counts['failed']:,} could not be read")
 
     def _take(self, chunk: int, problem: str) -> int:
-        """Take note of what became of a chunk; returns the number of its files that are done."""
+        """Record the outcome of a chunk; returns how many more files are done."""
         if problem:
             self.manifest["not_written"].append({"chunk": chunk, "problem": problem})
             self._say(f"chunk {chunk}: not written: {problem}")
@@ -193,7 +192,7 @@ class _Run:
         return account.photos
 
     def close(self) -> None:
-        """Count all that is committed, and write manifest and ``failed.csv``."""
+        """Count all committed chunks, and write the manifest and ``failed.csv``."""
         for chunk in set(self._output.committed()).difference(self._accounts):
             self._accounts[chunk] = self._output.account(chunk)
         if self.manifest["state"] != "stopped":
@@ -211,23 +210,23 @@ class _Run:
     def _write(self) -> dict[str, int]:
         """Count, and write the manifest; returns the counts."""
         accounts = self._accounts.values()
-        others = [name for one in accounts for name in one.others]
+        others = [name for account in accounts for name in account.others]
         counts = self.manifest["counts"] = {
             "photos": self._listing.photos,
-            "done": sum(one.photos for one in accounts),
-            "failed": sum(len(one.failures) for one in accounts),
+            "done": sum(account.photos for account in accounts),
+            "failed": sum(len(account.failures) for account in accounts),
             "others": len(others),
-            "plates": sum(one.plates for one in accounts),
+            "plates": sum(account.plates for account in accounts),
             "chunks": self._listing.chunks,
             "chunks_not_written": len(self.manifest["not_written"]),
             "folders_not_listed": len(self._listing.unlisted),
-            "process_deaths": sum(one.deaths for one in accounts),
+            "process_deaths": sum(account.deaths for account in accounts),
         }
         self.manifest["other_files"] = others[:_KEPT_NAMES]
         self.manifest["written"] = now()
         try:
             self._output.write_manifest(self.manifest)
-        except OSError as error:  # on a full disk the run goes on without
+        except OSError as error:  # a full disk: the run continues
             self._say(f"{self._output.manifest}: not written: {describe(error)[1]}")
         return counts
 
@@ -235,11 +234,10 @@ class _Run:
 def read_chunks(
     request: Request, weights: str, chunks: Sequence[int]
 ) -> Generator[tuple[int, str], None, None]:
-    """Read chunks on Ray, which is stopped when the generator ends or is closed.
+    """Read chunks with Ray, which is stopped when the generator ends or is closed.
 
-    Yields a chunk's number and, if it could not be written, why.
-
-    Raises BulkError if Ray can't be started, found or kept, or the actors can't load the nets.
+    Yields each chunk's number, and "" or why it could not be written. Raises BulkError if Ray can't
+    be started, found or kept, or the actors can't load the nets.
     """
     with _ray(request) as ray:
         cores = int(ray.cluster_resources().get("CPU", 1))
@@ -268,14 +266,14 @@ def read_chunks(
 
 @contextlib.contextmanager
 def _ray(request: Request) -> Iterator[Any]:
-    """Start Ray on this machine, or connect to a cluster, and let go of it at the end."""
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # It warns of restarts that do work.
+    """Start Ray on this machine, or connect to a cluster; disconnect at the end."""
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # It warns of successful restarts.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     import ray.data
 
-    on_sigterm = signal.getsignal(signal.SIGTERM)  # Ray's own would exit on the spot
-    # Ray's sockets lie in it, and their paths may have 107 bytes.
+    on_sigterm = signal.getsignal(signal.SIGTERM)  # Ray's own exits at once
+    # Ray's sockets are in it; their paths may have at most 107 bytes.
     with tempfile.TemporaryDirectory(prefix="plates-ray-", ignore_cleanup_errors=True) as folder:
         settings: dict[str, Any] = {"address": request.address}
         if request.address is None:
@@ -292,13 +290,13 @@ def _ray(request: Request) -> Iterator[Any]:
                 ray.init(logging_level=logging.ERROR, log_to_driver=False, **settings)
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise BulkError(f"Ray can't be used: {_cause_of(error)}") from error
-            except SystemExit:  # Ray's own answer to SIGTERM
+            except SystemExit:  # raised by Ray on SIGTERM
                 signal.signal(signal.SIGTERM, on_sigterm)
                 signal.raise_signal(signal.SIGTERM)
                 raise
             finally:
                 signal.signal(signal.SIGTERM, on_sigterm)
-            # The command reports progress itself, and chunks may take their time.
+            # The command reports progress itself, and a chunk may take long.
             logging.getLogger("ray.data").setLevel(logging.CRITICAL)
             context = ray.data.DataContext.get_current()
             context.enable_progress_bars = context.print_on_execution_start = False

@@ -1,4 +1,4 @@
-"""The files that a folder, a pattern or any URL that fsspec opens holds, and their bytes."""
+"""Lists the files of a folder, a pattern or any URL that fsspec opens, and reads their bytes."""
 
 import glob
 import os
@@ -21,11 +21,11 @@ from plates.file_kinds import COMPANION, HEAD_BYTES
 
 UNREACHABLE = "unreachable"
 _WEB, _WEB_TIMEOUT_S = ("http://", "https://"), 60
-# What pages link to beside files.
+# Links of web pages that are no files.
 _NO_FILES = ("mailto:", "javascript:", "tel:", "data:")
-# The pauses between tries are 0.5, 2 and 8 seconds.
+# The pauses between the tries are 0.5, 2 and 8 seconds.
 _TRIES, _FIRST_PAUSE_S, _PAUSE_GROWTH = 4, 0.5, 4
-# Photos fetched at once: distant storages are slow to answer, a disk is not.
+# Photos fetched at a time: remote storages answer slowly, disks do not.
 _REMOTE_THREADS, _LOCAL_THREADS, _AHEAD = 8, 1, 2
 _FORBIDDEN, _MISSING = (401, 403), (404, 410)
 _TRANSIENT_STATUS = (408, 425, 429, 500, 502, 503, 504)
@@ -41,12 +41,12 @@ class Photo:
 
     @property
     def name(self) -> str:
-        """The path as text; bytes that are no UTF-8 are written as escapes."""
+        """The path as text; bytes that are not UTF-8 are escaped."""
         return self.path.decode("utf-8", "backslashreplace")
 
     @property
     def is_named_photo(self) -> bool:
-        """Whether its name ends like a photo's."""
+        """Whether the name has a photo's suffix."""
         return _suffix(self.name) in SUFFIXES
 
 
@@ -65,7 +65,7 @@ def is_url(source: str) -> bool:
 
 
 def find_photos(source: str) -> Iterator[Photo | Failure]:
-    """List the files of a source that may be photos, then folders that can't be read.
+    """List the files of a source that may be photos, then the folders that can't be read.
 
     Links to folders are not followed. Raises BulkError if the source itself can't be read.
     """
@@ -82,9 +82,9 @@ def _find(source: str) -> Iterator[Photo | Failure]:
     files: Iterable[dict[str, Any]]
     if glob.has_magic(top) and not filesystem.exists(top):
         found = filesystem.glob(top, detail=True)
-        # Hidden files and folders are left out, unless the pattern names them.
+        # Ignore hidden files and folders, unless the pattern names them.
         files = [info for name, info in found.items() if name.count("/.") == top.count("/.")]
-        if not files:  # an empty answer may hide a refusal
+        if not files:  # glob hides a refusal, ls raises it
             filesystem.ls(top.partition("*")[0].rpartition("/")[0], detail=False)
     elif _is_single(filesystem, top):
         files = [filesystem.info(top)]
@@ -100,9 +100,9 @@ def _find(source: str) -> Iterator[Photo | Failure]:
             found = filesystem.info(name) if info.get("islink") else info
         except FileNotFoundError:  # a link to a file that is gone
             continue
-        except OSError:  # a link in a circle, or to where we may not go: reading it says so
+        except OSError:  # a circular link, or no permission: reading it raises the error
             found = {"type": "file"}
-        if found["type"] not in ("directory", "other"):  # a pipe would never end
+        if found["type"] not in ("directory", "other"):  # reading a pipe would never end
             when = found.get("LastModified") or found.get("mtime") or found.get("created")
             yield _photo(url, found.get("size"), when)
 
@@ -110,13 +110,13 @@ def _find(source: str) -> Iterator[Photo | Failure]:
 def _is_single(filesystem: Any, path: str) -> bool:
     if not path.startswith(_WEB):
         return bool(filesystem.info(path)["type"] == "file")
-    # Web servers call everything a file, folders with an index page, too.
+    # Web servers report everything as a file, even folders with an index page.
     is_named_photo = _suffix(urlsplit(path).path) in SUFFIXES
     return is_named_photo or "image/" in str(filesystem.info(path).get("mimetype"))
 
 
 def _walk(filesystem: Any, top: str) -> Iterator[dict[str, Any]]:
-    # fsspec's own walk omits folders that it may not read, and follows pages' links in circles.
+    # fsspec's own walk omits folders without permission, and follows circular links of pages.
     waiting, known, refused = [top], {top.rstrip("/")}, []
     while waiting:
         folder = waiting.pop()
@@ -147,7 +147,7 @@ def _walk(filesystem: Any, top: str) -> Iterator[dict[str, Any]]:
 
 def _photo(path: str, size: int | None = None, when: object = None) -> Photo:
     if isinstance(when, int | float):
-        # Damaged disks and tars have others, which no datetime can hold: up to the year 6325.
+        # Damaged disks and tars have times that no datetime can hold: accept up to the year 6325.
         when = datetime.fromtimestamp(when, UTC) if 0 < when < 2**37 else None
     if isinstance(when, datetime):
         when = (when.astimezone(UTC) if when.tzinfo else when).replace(tzinfo=None)
@@ -155,11 +155,11 @@ def _photo(path: str, size: int | None = None, when: object = None) -> Photo:
 
 
 def _suffix(path: str) -> str:
-    return os.path.splitext(path)[1].lower()  # noqa: PTH122  a million of them
+    return os.path.splitext(path)[1].lower()  # noqa: PTH122 - faster, for millions
 
 
 def _open_filesystem(source: str) -> tuple[Any, str, str]:
-    """Open a URL: fsspec's file system, the path in it, and what it is chained to (::x.zip)."""
+    """Open a URL: fsspec's file system, the path in it, and the rest of the chain (::x.zip)."""
     settings: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
     if source.startswith(_WEB):
         settings["client_kwargs"] = {"timeout": aiohttp.ClientTimeout(total=_WEB_TIMEOUT_S)}
@@ -174,9 +174,9 @@ def _open_filesystem(source: str) -> tuple[Any, str, str]:
 
 
 def describe(error: BaseException) -> tuple[str, str]:
-    """An error of a storage as in ``failed.csv``: a reason in one word, and a message."""
+    """The reason, in one word, and the message of a storage's error, as in ``failed.csv``."""
     if isinstance(error, FileNotFoundError) and error.__cause__ is not None:
-        error = error.__cause__  # fsspec calls a server missing that can't be reached
+        error = error.__cause__  # fsspec reports an unreachable server as a missing file
     message = " ".join((getattr(error, "strerror", None) or str(error)).split())
     message = message or type(error).__name__
     status = getattr(error, "status", None)  # of an HTTP answer
@@ -192,7 +192,7 @@ def describe(error: BaseException) -> tuple[str, str]:
 
 
 class Fetcher:
-    """Reads the files of one source, of too large ones the beginning, in several tries."""
+    """Reads the files of one source, with retries; of files that are too large only the start."""
 
     def __init__(self, source: str) -> None:
         self._tries = tenacity.Retrying(
@@ -206,7 +206,7 @@ class Fetcher:
         self._threads = _REMOTE_THREADS if remote else _LOCAL_THREADS
 
     def fetch_ahead(self, photos: Sequence[Photo]) -> Iterator[tuple[int, "Future[bytes]"]]:
-        """Fetch files, in order, ahead of the caller: the index of each, and its future."""
+        """Fetch files ahead of the caller; yields each file's index and its future, in order."""
         waiting: deque[tuple[int, Future[bytes]]] = deque()
         with ThreadPoolExecutor(self._threads) as pool:
             try:
@@ -219,11 +219,11 @@ class Fetcher:
                 pool.shutdown(cancel_futures=True)
 
     def fetch(self, photo: Photo) -> bytes:
-        """Read one file; raises the storage's last error: see `describe`."""
-        # Not every storage says how large a file is: one byte more than allowed shows it.
+        """Read one file; raises the storage's last error (see `describe`)."""
+        # Some storages know no sizes: one byte more than allowed shows that a file is too large.
         most = LIMITS.max_bytes + 1 if (photo.size or 0) <= LIMITS.max_bytes else HEAD_BYTES
         if photo.size == 0:
-            return b""  # S3 refuses ranges of it
+            return b""  # S3 refuses ranges of an empty file
         return bytes(self._tries(self._read, os.fsdecode(photo.path), most))
 
     def _read(self, path: str, most: int) -> bytes:
@@ -231,8 +231,8 @@ class Fetcher:
         if not path.startswith(_WEB):
             return bytes(self._filesystem.cat_file(inside, start=0, end=most))
         data = bytearray()
-        # It may ignore ranges. Any size will do: left out, it would cost another request.
+        # The server may ignore ranges. Any `size` will do: without it fsspec sends another request.
         with self._filesystem.open(inside, "rb", block_size=0, size=1) as file:
             while len(data) < most and (part := file.read(most - len(data))):
-                data += part  # a read returns what has arrived so far
+                data += part  # each read returns only what has arrived
         return bytes(data)

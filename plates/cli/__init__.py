@@ -1,8 +1,8 @@
 """The `plates` command: a module per subcommand, with `configure(parser)` and `run(arguments)`.
 
-`run` returns the exit status, or None for success. A subcommand is imported when it is asked for,
-and torch, OpenCV and the web server inside its `run`: `--help` answers at once. Here is what all of
-them share: errors, output, stop signals.
+`run` returns the exit status, or None for success. A subcommand's module is imported only when that
+subcommand is used, and torch, OpenCV and the web server only inside `run`, so that `--help` answers
+at once. This module has what all subcommands share: errors, output, stop signals.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 
 class CommandError(Exception):
-    """A subcommand can't do its work; the exit status is 1, or 2 for data that is broken."""
+    """A subcommand failed; the exit status is 1, or 2 if its input data is broken."""
 
     def __init__(self, message: str, status: int = 1) -> None:
         super().__init__(message)
@@ -20,7 +20,7 @@ class CommandError(Exception):
 
 
 class Stopped(BaseException):
-    """A stop signal came, of that number. Not an Exception: no handler for those may catch it."""
+    """The process received this stop signal. No Exception: handlers for those must not catch it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -29,11 +29,11 @@ class Stopped(BaseException):
 
 @contextlib.contextmanager
 def stop_signals_raise() -> Iterator[None]:
-    """Raise `Stopped` in the main thread on a stop signal, so that all is stopped in order.
+    """Raise `Stopped` in the main thread on a stop signal, so that the process cleans up in order.
 
-    That is SIGINT, SIGTERM, and SIGHUP (the terminal was closed) unless `nohup` has us ignore it.
-    Further ones don't interrupt the stop, but are heard where the first one's error was lost, as
-    in a hook of a fork.
+    Stop signals are SIGINT, SIGTERM, and SIGHUP (the terminal was closed) unless `nohup` has made
+    this process ignore it. Further signals don't interrupt the clean-up, but raise again if the
+    first `Stopped` was lost, as Python loses errors in a hook of a fork.
     """
 
     def stop(number: int, *_: object) -> None:
@@ -55,11 +55,11 @@ def stop_signals_raise() -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Print a line at once; a closed terminal must not keep the process from cleaning up."""
+    """Print and flush a line; ignore a closed terminal, so that the process can still clean up."""
     with contextlib.suppress(OSError):
         print(text, flush=True)
 
 
 def printable(text: object) -> str:
-    """Escape control characters, such as a file's name may hold, for a terminal."""
+    """Escape control characters, which a file name may contain, for a terminal."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(text))

@@ -1,8 +1,8 @@
-"""Measure how fast the service is, and how it bears overload, faults and time.
+"""Measure the service's speed, its recovery from overload and faults, leaks, archives and cameras.
 
-Tools that need a service start one of their own on free loopback ports unless --url names
-one. Each prints tables and ends with 1 where a floor is missed. Nothing else should run on the
-machine meanwhile.
+A tool that needs a service starts one on free loopback ports, unless --url names a running one.
+Each tool prints tables, and exits with status 1 if a floor (a required figure) is missed. Nothing
+else should run on the machine at the same time.
 """
 
 import argparse
@@ -13,13 +13,13 @@ from plates.benchmarks.report import Report
 from plates.cli import stop_signals_raise
 
 TOOLS = {
-    "serve": "latency, throughput, stages, CPU time, memory; beside the published shape on request",
+    "serve": "latency, throughput, stages, CPU time, memory; also of the published pipeline",
     "overload": "goodput, latency and refusals at up to four times the capacity",
-    "faults": "kill -9 of each process under load: how soon is it healthy again?",
-    "soak": "a mixed load for a long time: does anything grow?",
-    "bulk": "an archive read under kills: is every photo read exactly once?",
-    "cameras": "how many cameras this machine carries: frames dropped, delay, passes, memory",
-    "passes": "vehicles' passes in rendered films: found, and read better than any single frame?",
+    "faults": "kill -9 of each process under load: the time until the service is healthy again",
+    "soak": "a long mixed load: does memory or the number of open files grow?",
+    "bulk": "an archive, while its processes are killed: is every photo read exactly once?",
+    "cameras": "how many cameras this machine can follow: frames dropped, delay, passes, memory",
+    "passes": "vehicles in rendered films: are they found, and read better than the best frame?",
 }
 
 
@@ -31,9 +31,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure; 1 if a floor is missed."""
+    """Run the tool; returns 1 if a floor is missed."""
     options = parse_options(arguments.tool, arguments.options)
-    if options.json:  # Before minutes are spent on measuring.
+    if options.json:  # A bad path must fail before the tool runs for minutes.
         options.json.parent.mkdir(parents=True, exist_ok=True)
     with stop_signals_raise():
         report: Report = options.measure(options)
@@ -41,12 +41,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def parse_options(tool: str, words: list[str]) -> argparse.Namespace:
-    """Import a tool, and let it declare and read its options; `measure` is its `run`."""
+    """Import a tool and parse its options; the result's `measure` is its `run`."""
     module = import_module(f"plates.benchmarks.{tool}")
     raw = argparse.RawDescriptionHelpFormatter
     prog, about = f"plates bench {tool}", module.__doc__
     parser = argparse.ArgumentParser(prog, description=about, formatter_class=raw)
     module.configure(parser)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="keep all figures as JSON")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures as JSON")
     parser.set_defaults(measure=module.run)
     return parser.parse_args(words)

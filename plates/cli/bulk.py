@@ -1,10 +1,10 @@
-"""Read an archive of photos, however large, into Parquet files: each photo exactly once.
+"""Read an archive of photos of any size into Parquet files, each photo exactly once.
 
-SOURCE is a folder with all below it, a photo, a pattern in quotes, or a URL that fsspec opens
-(s3://…, https://…, zip://::photos.zip). It is listed once, and read in chunks by processes that
-Ray Data runs, on this machine or on a cluster. DIR/plates/ gets the Parquet files, DIR/failed.csv
-what could not be read, and why. The same command goes on where it was stopped or killed.
-Exit status: 1 if anything failed, 2 if DIR is in use or another run's. docs/archive.md says more.
+SOURCE is a folder with its subfolders, a photo, a pattern in quotes, or a URL that fsspec opens
+(s3://…, https://…, zip://::photos.zip). It is listed once, then read in chunks by processes of Ray
+Data, on this machine or on a cluster. The Parquet files go to DIR/plates/; DIR/failed.csv lists
+what could not be read, and why. The same command continues a run that was stopped or killed. Exit
+status: 1 if anything failed, 2 if DIR is in use or belongs to another run. See docs/archive.md.
 """
 
 import argparse
@@ -23,28 +23,28 @@ from plates.cli.options import add_nets, add_number, default_engine
 def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("source", metavar="SOURCE")
-    add("--out", type=Path, metavar="DIR", required=True, help="all machines must share it")
-    workers = "processes of 1 thread each (default: one per core, or per GPU)"
+    add("--out", type=Path, metavar="DIR", required=True, help="output folder of all machines")
+    workers = "number of processes, of 1 thread each (default: one per core, or per GPU)"
     add_number(parser, "--workers", None, workers, least=1)
-    add_number(parser, "--gpus", 0, "GPUs that the processes share evenly")
-    add_number(parser, "--chunk", 256, "photos in a chunk: what a death costs, at most", least=1)
+    add_number(parser, "--gpus", 0, "number of GPUs, shared evenly by the processes")
+    add_number(parser, "--chunk", 256, "photos per chunk (read again if a process dies)", least=1)
     add_number(parser, "--limit", None, "read the first N files only", least=1)
-    add("--address", metavar="HOST:PORT", help="of a Ray cluster (default: one is started here)")
-    add("--extend", action="store_true", help="list SOURCE again and read what is new, too")
-    purpose = "read photos again that could not be reached; damaged ones stay as they are"
+    add("--address", metavar="HOST:PORT", help="Ray cluster to use (default: start Ray here)")
+    add("--extend", action="store_true", help="list SOURCE again and read new files, too")
+    purpose = "retry photos that could not be fetched or crashed the reader, not damaged ones"
     add("--retry-failed", action="store_true", help=purpose)
     add_nets(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read the archive, or what is left of it; 0, or 1 if a photo, folder or chunk failed."""
+    """Read the archive or the rest of it; returns 1 if a photo, folder or chunk failed, else 0."""
     from plates.bulk import running
 
     if arguments.gpus and arguments.device == "cpu":
-        arguments.device = "cuda:0"  # Ray shows each process its own as the first one
+        arguments.device = "cuda:0"  # Ray makes each process's own GPU the first one
     arguments.gpus = arguments.gpus or int(arguments.device != "cpu")
     arguments.engine = arguments.engine or default_engine(arguments)
-    # The machines of a cluster may have the released ones elsewhere.
+    # None: a cluster's machines may have the released weights elsewhere.
     folder = arguments.weights.resolve()
     arguments.weights = None if folder == WEIGHTS_DIR else folder
     request = Request(**{field.name: getattr(arguments, field.name) for field in fields(Request)})

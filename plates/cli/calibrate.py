@@ -1,7 +1,7 @@
-"""Calibrate the scores: fit them to what comes true, and measure them on other crops.
+"""Calibrate the scores: fit them to the share of right texts, and measure them on other crops.
 
-The crops are rendered. The report and its pictures go to --out; only --release puts the calibration
-in force.
+The crops are rendered. The report and its plots go to --out; only --release puts the calibration
+into use.
 """
 
 import argparse
@@ -13,15 +13,15 @@ from plates.cli.options import add_number, add_weights
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_weights(parser)
-    text = "write calibration.json and the manifest beside the weights"
+    text = "write calibration.json and the manifest into the weights' folder"
     parser.add_argument("--release", action="store_true", help=text)
-    add_number(parser, "--crops", 20_000, "to fit to, and as many again to measure with", least=5)
-    add_number(parser, "--workers", 2, "processes", least=1)
-    text = "accepted share of wrong texts among the readable ones of home's formats"
+    add_number(parser, "--crops", 20_000, "crops to fit to; as many more to measure with", least=5)
+    add_number(parser, "--workers", 2, "number of processes", least=1)
+    text = "accepted share of wrong texts among readable ones in formats of the home country"
     add_number(parser, "--most-wrong", 0.005, text, most=1)
-    add_number(parser, "--most-wrong-elsewhere", 0.09, "the same of all others", most=1)
-    add_number(parser, "--seed", 577, "of all chance")
-    text = "for the report (default: %(default)s)"
+    add_number(parser, "--most-wrong-elsewhere", 0.09, "the same for all other formats", most=1)
+    add_number(parser, "--seed", 577, "seed of the random numbers")
+    text = "folder of the report (default: %(default)s)"
     parser.add_argument("--out", type=Path, metavar="DIR", default="runs/calibration", help=text)
 
 
@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> None:
     weights = arguments.weights
     names = ("crops", "workers", "most_wrong", "most_wrong_elsewhere", "seed")
     options = {name: getattr(arguments, name) for name in names}
-    arguments.out.mkdir(parents=True, exist_ok=True)  # Not only after the work.
+    arguments.out.mkdir(parents=True, exist_ok=True)  # A bad path must fail before the work.
     check_manifest(weights)
     with stop_signals_raise():  # so that the temporary export is deleted
         print(*calibrate(weights, arguments.out, **options), sep="\n")

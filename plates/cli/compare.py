@@ -1,8 +1,8 @@
-"""Compare two versions plate by plate: what the second wins, what it loses, and how sure.
+"""Compare two evaluations: the plates that the second one wins and loses, and the p-value.
 
-FIRST and SECOND were written by `plates eval --json` on the same photos, by two versions or two
-engines. p is that of McNemar's exact test: how likely wins and losses would differ this much by
-chance alone.
+FIRST and SECOND are files of `plates eval --json` on the same photos, by two versions or two
+engines. p is the p-value of McNemar's exact test: the probability that wins and losses differ at
+least this much by chance alone.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""Check settings before anything is started, or describe them.
+"""Check the service's settings before it starts, or list them.
 
-`check` refuses names with our prefix that are no settings and values that make no sense: in the
-current environment and in .env, where there is one, or in the files that are named, which are
-read as compose reads them.
+`check` reports variables with the prefix PLATES_ that are not settings, and values that are
+invalid. It checks the environment and the file .env if there is one, or only the given files, which
+are parsed as docker compose parses them.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from api.settings import UNREADABLE_FILE, Settings
 
 PREFIX = "PLATES_"
-# Read by other commands and by the tests, not by the service.
+# Variables of other commands and of the tests.
 OF_OTHERS = frozenset(PREFIX + name for name in ("CLIENTS", "DATA", "TRITON_HTTP_URL", "URL"))
 SETTINGS = frozenset(f"{PREFIX}{name}".upper() for name in Settings.model_fields)
 _ROOT = Path(__file__).resolve().parents[2]
@@ -31,13 +31,13 @@ log = logging.getLogger("plates.settings")
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     actions.add_parser("table", help="print the settings as a table in Markdown")
-    check = actions.add_parser("check", help="refuse settings that make no sense")
-    text = "instead of the environment and .env"
+    check = actions.add_parser("check", help="report unknown and invalid settings")
+    text = "check these instead of the environment and .env"
     check.add_argument("files", nargs="*", type=Path, metavar="FILE", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Describe the settings, or print what is wrong with them; 1 if anything is."""
+    """Print the table of settings, or the problems; returns 1 if there are problems."""
     if arguments.action != "check":
         print(settings_table())
         return 0
@@ -53,17 +53,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def warn_of_unknown_settings() -> None:
-    """Log the variables that have our prefix and are no settings."""
+    """Log a warning for each variable with the prefix that is not a setting."""
     for problem in _unknown(os.environ):
         log.warning("%s. It is ignored.", problem)
 
 
 def explain(error: ValidationError, elsewhere: bool = False) -> Iterator[str]:
-    """Say which settings are wrong, by the names of their variables; never their values.
+    """Describe each invalid setting by the name of its variable, never by its value.
 
-    Those for another machine or a container (`elsewhere`) may name files that can't be read here.
+    Settings for another machine or a container (`elsewhere`) may name files that don't exist here.
     """
-    # The default of one setting can depend on another: only the wrong one is named.
+    # A setting's default may depend on another setting: report only the invalid one.
     skipped = {"default_factory_not_called", UNREADABLE_FILE if elsewhere else ""}
     for wrong in error.errors():
         if wrong["type"] not in skipped:
@@ -72,7 +72,7 @@ def explain(error: ValidationError, elsewhere: bool = False) -> Iterator[str]:
 
 
 def check(environment: Mapping[str, str], elsewhere: bool = False) -> list[str]:
-    """Name what is wrong in an environment; see `explain` for one that is of `elsewhere`."""
+    """List the problems of an environment; for `elsewhere` see `explain`."""
     problems = list(_unknown(environment))
     given = {
         name.upper().removeprefix(PREFIX).lower(): value
@@ -80,7 +80,7 @@ def check(environment: Mapping[str, str], elsewhere: bool = False) -> list[str]:
         if name.upper() in SETTINGS and value
     }
     try:
-        # There are no variables with this prefix: only what is given counts.
+        # No variable has this prefix: this process's own environment is ignored.
         Settings(_env_prefix="\0", **given)  # type: ignore[arg-type, call-arg]
     except ValidationError as error:
         problems += explain(error, elsewhere)
@@ -88,20 +88,20 @@ def check(environment: Mapping[str, str], elsewhere: bool = False) -> list[str]:
 
 
 def check_file(path: Path) -> list[str]:
-    """Name what is wrong in a file of variables; raises OSError if it can't be read."""
-    # What is no text fails line by line.
+    """List the problems of a file of variables; raises OSError if it can't be read."""
+    # The lines of a binary file are reported as wrong.
     text = path.read_text(encoding="utf-8-sig", errors="replace")
     problems, variables = [], dict[str, str]()
     for binding in parse_stream(StringIO(text)):
         if binding.error or (binding.key and binding.value is None):
             problems.append(f"line {binding.original.line}: expected NAME=value")
-        elif binding.key and "${" not in (value := binding.value or ""):  # compose fills these in
+        elif binding.key and "${" not in (value := binding.value or ""):  # compose substitutes
             variables[binding.key] = value
     return problems + check(variables, elsewhere=True)
 
 
 def _unknown(names: Iterable[str]) -> Iterator[str]:
-    """Name the variables with our prefix that are no settings, with the most similar setting."""
+    """Describe variables with the prefix that are not settings, with the most similar setting."""
     for name in sorted(names):
         if name.startswith(PREFIX) and name.upper() not in SETTINGS | OF_OTHERS:
             like = difflib.get_close_matches(name.upper(), sorted(SETTINGS), n=1)
@@ -109,11 +109,11 @@ def _unknown(names: Iterable[str]) -> Iterator[str]:
 
 
 def settings_table() -> str:
-    """The settings as a table in Markdown, as the documents have it."""
+    """The settings as the table of docs/operating.md."""
     rows = ["| Setting | Meaning | Default |", "|---|---|---|"]
     for name, field in Settings.model_json_schema()["properties"].items():
         default, meaning = field.get("default"), " ".join(field["description"].split())
-        if default and field.get("format") == "path":  # Not where this is installed.
+        if default and field.get("format") == "path":  # Independent of this installation's path.
             default = Path(default).relative_to(_ROOT)
         cell = "" if default in (None, []) else f"`{default}`"
         rows.append(f"| `{PREFIX}{name.upper()}` | {meaning} | {cell} |")

@@ -1,9 +1,9 @@
-"""Start the service, read photos over HTTP, write them annotated, stop the service.
+"""Start the service, read photos over HTTP, save them with their plates drawn in, stop the service.
 
-Without arguments it reads the sample scenes of the repository, and at the end it follows a clip of
-a passing car, as `plates watch` does. Fails if a photo gets no answer, or if a plate of a sample (a
-photo or clip that a plates.csv beside it names) is not read. The service's log goes to service.log
-beside the annotated pictures.
+Without arguments the command reads the repository's sample scenes, then follows a clip of a passing
+car, as `plates watch` does. It fails if a photo gets no answer, or if a plate of a sample (a photo
+or clip listed in a plates.csv beside it) is not read. The service's log goes to service.log beside
+the annotated pictures.
 """
 
 import argparse
@@ -26,17 +26,16 @@ from plates.serving.running import running_service, wait_until_ready
 
 _PATIENCE_S = 60
 _CLIP_FPS = 8.0
-_OPEN = {"PLATES_TOKENS": "", "PLATES_TOKENS_FILE": ""}  # to this command
+_OPEN = {"PLATES_TOKENS": "", "PLATES_TOKENS_FILE": ""}  # no token needed
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("photos", nargs="*", metavar="FILE|DIR|GLOB", default=[str(SAMPLES)])
-    text = "where the annotated pictures and the service's log go (default: %(default)s)"
+    text = "folder for the annotated pictures and the service's log (default: %(default)s)"
     parser.add_argument("--output", type=Path, metavar="DIR", default="build/demo", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the demonstration; the exit status is 0 if all went well, else 1."""
     inputs = _photos(arguments.photos)
     expected = expected_texts(inputs.kinds)
     jpegs = Jpegs(inputs, arguments.output)
@@ -64,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _follow(clip: Path, output: Path) -> list[str]:
-    """Follow a clip and show its passes; returns what is missing."""
+    """Follow a clip and show its passes; returns a line for each plate that was not read."""
     from plate_models.engines.nets import load_nets
     from plates.cameras import watch
 
@@ -83,7 +82,7 @@ def _follow(clip: Path, output: Path) -> list[str]:
 
 
 def _photos(names: list[str]) -> Inputs:
-    """Find the photos before anything is started."""
+    """Find the photos before the service starts; raises CommandError if one is missing."""
     inputs = find_inputs(names)
     inputs.kinds = {path: kind for path, kind in inputs.kinds.items() if kind != "video"}
     inputs.failures |= {str(p): "No such file" for p in inputs.kinds if not os.path.exists(p)}
@@ -91,12 +90,12 @@ def _photos(names: list[str]) -> Inputs:
         text = "; ".join(f"{name}: {reason}" for name, reason in inputs.failures.items())
         raise CommandError(printable(text))
     if not inputs.kinds:
-        raise CommandError("no photos; `plates read` reads videos")
+        raise CommandError("no photos found; for videos use `plates read`")
     return inputs
 
 
 def _read(inputs: Inputs, jpegs: Jpegs, log: Path) -> dict[Path, list[str]]:
-    """Have a service read and annotate the photos; returns the texts in each."""
+    """Have a service read the photos, and annotate them; returns each photo's texts."""
     found: dict[Path, list[str]] = {}
     with stop_signals_raise(), _service(log) as client, closing(inputs.pictures()) as pictures:
         print()
@@ -104,7 +103,7 @@ def _read(inputs: Inputs, jpegs: Jpegs, log: Path) -> dict[Path, list[str]]:
         for picture in pictures:
             began, photo = time.perf_counter(), picture.file.read_bytes()
             try:
-                # The service reads the type from the bytes; this only says that it is no form.
+                # The service detects the type; this header only says that the body is no form.
                 headers = {"Content-Type": "image/*"}
                 answer = client.post("/v1/plates", content=photo, headers=headers)
                 plates = PlatesAnswer.model_validate(answer.raise_for_status().json()).plates
@@ -124,7 +123,7 @@ def _service(log: Path) -> Iterator[httpx.Client]:
     """Run `plates serve` on free ports; yields a client once it is ready."""
     with (
         running_service(_OPEN, log, lambda text: say(text.rstrip("\n"))) as (process, url),
-        # No proxy of the environment: the service is on this machine.
+        # Without the environment's proxy: the service is on this machine.
         httpx.Client(base_url=url, timeout=_PATIENCE_S, trust_env=False) as client,
     ):
         wait_until_ready(url, _PATIENCE_S, process)

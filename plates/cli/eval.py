@@ -1,7 +1,7 @@
-"""Score the weights in one table: counts, rates, 95 % intervals, at the operating point that ships.
+"""Evaluate the weights with the released thresholds: counts, rates, 95 % intervals, in one table.
 
-Without a choice of parts all of them are scored, as far as DIR has them: allow an hour. `plates
-compare` sets two files of --json side by side: of two versions, or of two engines.
+Without a choice of parts all parts are evaluated whose data DIR contains: allow an hour. `plates
+compare` compares two files of --json, of two versions or of two engines.
 """
 
 import argparse
@@ -24,41 +24,41 @@ if TYPE_CHECKING:
 
 PARTS = {
     "labelled": "DIR/ru_photos (images/ and plates.csv; or DIR is itself such a set)",
-    "worse": "the same photos made worse by recipes: grey, blurred, turned, cut out and so on",
+    "worse": "the same photos, degraded: grey, blurred, rotated, cropped to a plate and so on",
     "latin": "DIR/latin_photos, by region; O counts as 0",
-    "world": "the held-out fifth of DIR/world_photos; what is read on no label, to be looked at",
-    "no-plates": "boxes and readable texts on DIR/no_plates, where none should be",
-    "samples": "the project's own sample scenes: needs no data",
-    "rendered": "the rendered benchmark by kind of plate, also grey, by night, in red alone and "
-    "filmed; it is made on the way and needs no data",
-    "video": "frames of rendered clips at a low bitrate: needs no data",
+    "world": "the held-out fifth of DIR/world_photos; also lists texts read beside the labels",
+    "no-plates": "DIR/no_plates: boxes and readable texts, of which there should be none",
+    "samples": "the project's sample scenes (needs no data)",
+    "rendered": "the rendered benchmark by kind of plate, also grey, by night, in the red "
+    "channel alone, and filmed (rendered on the fly, needs no data)",
+    "video": "frames of rendered clips at a low bitrate (needs no data)",
 }
 WITHOUT_DATA = ("samples", "rendered", "video")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    text, default = "photos (default: PLATES_DATA)", os.environ.get("PLATES_DATA") or None
+    default, text = os.environ.get("PLATES_DATA") or None, "folder of photos (default: PLATES_DATA)"
     parser.add_argument("--data", type=Path, metavar="DIR", default=default, help=text)
     for name, purpose in PARTS.items():
         option = f"--{name}"
         parser.add_argument(option, action="append_const", dest="parts", const=name, help=purpose)
     options.add_nets(parser)
-    text = "render N photos of each kind of plates, and a fifth of that of each variant"
+    text = "rendered photos of each kind of plate; of each variant a fifth as many"
     add_number(parser, "--per-type", 500, text)
-    add_number(parser, "--clips", 48, "render N clips")
-    add_number(parser, "--workers", 2, "processes that render")
+    add_number(parser, "--clips", 48, "number of rendered clips")
+    add_number(parser, "--workers", 2, "number of processes that render")
     parser.add_argument("--misses", action="store_true", help="list every failure")
-    text = "keep everything, plate by plate, as JSON"
+    text = "write all results, plate by plate, as JSON"
     parser.add_argument("--json", type=Path, metavar="FILE", help=text)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Evaluate, print, and keep what is asked for; the table of all comes at the end."""
+    """Evaluate the parts and print a table of each, then one of all; write the JSON if wanted."""
     parts = [part for part in PARTS if part in (arguments.parts or PARTS)]
-    # At once, not after minutes of work.
+    # Fail at once, not after minutes of work.
     if arguments.data is None and not set(parts) <= set(WITHOUT_DATA):
         raise CommandError(
-            "give --data DIR, or set PLATES_DATA; without data choose of "
+            "give --data DIR, or set PLATES_DATA; these parts need no data: "
             + " ".join(f"--{part}" for part in WITHOUT_DATA)
         )
     if arguments.json and not arguments.json.parent.is_dir():
@@ -79,18 +79,18 @@ def run(arguments: argparse.Namespace) -> None:
             except FileNotFoundError as error:
                 if arguments.parts or part == "labelled":
                     raise
-                print(f"\n{part}: left out: {printable(error)}")
+                print(f"\n{part}: skipped: {printable(error)}")
                 continue
             found = score(tqdm(photos, part, disable=None), nets)
             boards |= found
             lines = table(found)
-            # Beside the table: the texts and failures of each row, by photo.
+            # After the table: the texts and failures of each row, by photo.
             for row, board in found.items():
                 if named := board.lines() + (board.failure_lines() if arguments.misses else []):
                     lines += ["", f"{row}: readable texts that are wrong or not labelled", *named]
             print("", *map(printable, lines), sep="\n", flush=True)
             if arguments.json:
-                # After each part: a run may take an hour.
+                # Written after each part, as a run may take an hour.
                 kept: dict[str, Any] = {row: board.to_dict() for row, board in boards.items()}
                 text = json.dumps({**head, "rows": kept}, ensure_ascii=False, allow_nan=False)
                 arguments.json.write_text(text + "\n", encoding="utf-8")

@@ -1,8 +1,8 @@
-"""Export weights/ into the model repository: TorchScript and ONNX, checked against the nets.
+"""Export weights/ into the model repository as TorchScript and ONNX, checked against the nets.
 
-Does nothing if the repository holds the same export already. A running service takes a release
-with a higher version once it has read the release's golden photo; it goes back when the release
-is removed. TensorRT engines are built from the ONNX files as docker/README.md says.
+Does nothing if the repository already contains this export. A running service changes to a higher
+version once that version has read its golden photo correctly, and back when the version is removed.
+docker/README.md tells how to build TensorRT engines from the ONNX files.
 """
 
 import argparse
@@ -15,11 +15,11 @@ from plates.cli.options import add_weights
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_weights(parser)
-    text = "default: model_repository/"
+    text = "model repository (default: model_repository/)"
     parser.add_argument("--repository", type=Path, metavar="DIR", default=REPOSITORY, help=text)
-    text = f"of the release, from 1; the highest is served (default: {MODEL_VERSION})"
+    text = f"model version, from 1; the highest is served (default: {MODEL_VERSION})"
     parser.add_argument("--version", metavar="N", default=MODEL_VERSION, help=text)
-    text = "with plates that the weights read; served only where it reads the same (default: ours)"
+    text = "a photo whose plates a version must read again before it is served (default: ours)"
     parser.add_argument("--golden", type=Path, metavar="PHOTO", help=text)
 
 

@@ -1,4 +1,4 @@
-"""Ask a service whether it is well: 0 if it answers 200, else 1 and the reason.
+"""Check the health of a service: exit status 0 if it answers 200, else 1 and the reason.
 
 For health checks of containers, whose images have no curl: plates health
 https://127.0.0.1:8080/readyz --ca-file certificate.pem
@@ -15,20 +15,19 @@ from plates.cli.options import add_number
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("url", help="http(s)://host:port/path that answers 200 when all is well")
-    text = "PLATES_STATUS_FILE of its supervisor"
+    parser.add_argument("url", help="http(s)://host:port/path that answers 200 if all is well")
+    text = "the supervisor's PLATES_STATUS_FILE, which must say ready, too"
     parser.add_argument("--status", type=Path, metavar="FILE", help=text)
-    text = "429 counts as well: a busy service is alive"
+    text = "accept 429, too: an overloaded service is alive"
     parser.add_argument("--or-busy", action="store_true", help=text)
-    add_number(parser, "--timeout", 5.0, "seconds", least=0.1, most=3600)
+    add_number(parser, "--timeout", 5.0, "seconds to wait for the answer", least=0.1, most=3600)
     trust = parser.add_mutually_exclusive_group()
-    trust.add_argument("--ca-file", type=Path, metavar="FILE", help="certificates to trust, PEM")
-    text = "accept any certificate, as on this machine"
+    trust.add_argument("--ca-file", type=Path, metavar="FILE", help="trusted certificates, PEM")
+    text = "accept any certificate, for a service on this machine"
     trust.add_argument("--insecure", action="store_true", help=text)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Ask once; raise `CommandError` unless all is well."""
     if arguments.status:
         status = read_status(arguments.status)
         if status is None:
@@ -37,7 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
             raise CommandError(f"the supervisor says: {status.state}")
     try:
         trusted = ssl.create_default_context(cafile=arguments.ca_file)
-    except OSError as error:  # of which ssl.SSLError is one
+    except OSError as error:  # includes ssl.SSLError
         raise CommandError(f"--ca-file {arguments.ca_file}: {error}") from error
     accepted = (200, 429) if arguments.or_busy else (200,)
     ask(arguments.url, False if arguments.insecure else trusted, arguments.timeout, accepted)
@@ -46,7 +45,7 @@ def run(arguments: argparse.Namespace) -> None:
 def ask(
     url: str, verify: ssl.SSLContext | bool, timeout_s: float, accepted: Sequence[int] = (200,)
 ) -> None:
-    """Ask a URL once; raises `CommandError` if the answer has another status."""
+    """GET a URL once; raises `CommandError` if the answer's status is not accepted."""
     import httpx
 
     try:

@@ -1,6 +1,6 @@
-"""Turn weights from elsewhere into ours: safetensors that say what they were made for.
+"""Convert other projects' weights to this project's format: safetensors with their specification.
 
-Nothing in a checkpoint is run: its tensors are read, and a file that wants more is refused.
+No code of a checkpoint is executed: its tensors are read; a file that needs more is refused.
 """
 
 import argparse
@@ -9,17 +9,17 @@ from pathlib import Path
 
 def configure(parser: argparse.ArgumentParser) -> None:
     nets = parser.add_subparsers(dest="net", required=True, metavar="NET")
-    detector = nets.add_parser("yolov5", help="a YOLOv5 checkpoint, n to x, one or two classes")
+    detector = nets.add_parser("yolov5", help="a YOLOv5 checkpoint: n to x, one or two classes")
     detector.add_argument("file", type=Path, metavar="FILE", help=".pt or .safetensors")
-    reader = nets.add_parser("recognizer", help="our LPRNet and STN for another alphabet")
+    reader = nets.add_parser("recognizer", help="an LPRNet and STN of another alphabet")
     reader.add_argument("lprnet", type=Path, metavar="LPRNET", help="state dict of the LPRNet")
     reader.add_argument("stn", type=Path, metavar="STN", help="state dict of the STN")
-    text = "characters in class order, no blank"
+    text = "characters in the order of the classes, without the blank"
     reader.add_argument("--alphabet", required=True, metavar="ABC", help=text)
-    text = "files in countries/, the first one's plates the likeliest (default: ru)"
+    text = "files in countries/; the first country's plates are the likeliest (default: ru)"
     reader.add_argument("--country", default="ru", metavar="NAME[,NAME]", help=text)
     for net in (detector, reader):
-        net.add_argument("--out", type=Path, required=True, metavar="DIR", help="for the weights")
+        net.add_argument("--out", type=Path, required=True, metavar="DIR", help="output folder")
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -37,18 +37,18 @@ class Picture:
 
 @dataclass
 class Inputs:
-    """What the arguments mean: files, in the order of the arguments and by name within one."""
+    """The files that the arguments name, in the order of the arguments; within one, by name."""
 
     kinds: dict[Path, Kind] = field(default_factory=dict)
-    failures: dict[str, str] = field(default_factory=dict)  # why something can't be read
-    skipped: list[str] = field(default_factory=list)  # in folders, neither photos nor videos
+    failures: dict[str, str] = field(default_factory=dict)  # path to reason
+    skipped: list[str] = field(default_factory=list)  # files that are neither photos nor videos
 
     def pictures(self, every_s: float = 0) -> Generator[Picture, None, None]:
-        """Open photos, and one frame in `every_s` seconds of videos (0: each); show the progress.
+        """Yield photos, and a video's frames every `every_s` seconds (0: all); show the progress.
 
-        What can't be read is added to the failures. To be closed after an error.
+        Files that can't be read are added to `failures`. Close the generator after an error.
         """
-        # None: unless stderr is a terminal. A video counts as one until it is opened.
+        # disable=None: no bar unless stderr is a terminal. A video counts as 1 until it is opened.
         with tqdm(total=len(self.kinds), unit="picture", disable=None) as bar:
             for path, kind in self.kinds.items():
                 bar.set_postfix_str(shown(path), refresh=False)
@@ -56,7 +56,7 @@ class Inputs:
                     if kind == "video":
                         yield from _frames(path, every_s, bar)
                         continue
-                    with path.open("rb") as file:  # not all of one that is too large
+                    with path.open("rb") as file:  # not all of a file that is too large
                         data = file.read(LIMITS.max_bytes + 1)
                     yield Picture(path, decode(data))
                 except (OSError, ImageError) as error:
@@ -64,7 +64,7 @@ class Inputs:
                 bar.update()
 
     def print_omissions(self) -> None:
-        """Name on stderr what could not be read, and what was skipped."""
+        """List on stderr the files that could not be read, and those that were skipped."""
         if self.failures:
             print(f"{len(self.failures)} could not be read:", file=sys.stderr)
         for name, reason in self.failures.items():
@@ -77,11 +77,11 @@ class Inputs:
 
 
 def find_inputs(names: Iterable[str]) -> Inputs:
-    """Find files, all below folders that is not hidden, and what matches patterns."""
+    """Find files by name or pattern, and below folders all files that are not hidden."""
     inputs = Inputs()
     for name in names:
         path = Path(name)
-        # Those of `Path` raise an error where it may not look.
+        # Path's own methods raise an error without permission.
         if os.path.isdir(path):
             found = _search(path, inputs)
         elif os.path.exists(path) or not glob.has_magic(name):
@@ -97,7 +97,7 @@ def find_inputs(names: Iterable[str]) -> Inputs:
 
 
 def _search(folder: Path, inputs: Inputs) -> dict[Path, Kind]:
-    """The photos and videos below a folder; other files are noted as skipped."""
+    """Find the photos and videos below a folder; note other files as skipped."""
 
     def failed(error: OSError) -> None:
         inputs.failures[str(error.filename)] = error.strerror or str(error)
@@ -106,7 +106,7 @@ def _search(folder: Path, inputs: Inputs) -> dict[Path, Kind]:
     walk = os.walk(folder, onerror=failed)
     for path in sorted(Path(root, name) for root, _, names in walk for name in names):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        # What exists and is not a file is a pipe or a socket; a broken link fails when read.
+        # Skip pipes and sockets, but not broken links, which fail when they are read.
         if hidden or (os.path.exists(path) and not os.path.isfile(path)):
             continue
         if (kind := _kind_of_file(path)) != "other":
@@ -117,16 +117,16 @@ def _search(folder: Path, inputs: Inputs) -> dict[Path, Kind]:
 
 
 def _kind_of_file(path: Path) -> Kind:
-    if not os.path.isfile(path):  # A pipe gives its bytes once.
+    if not os.path.isfile(path):  # a pipe, whose bytes can be read only once
         return "photo"
     try:
         with path.open("rb") as file:
             kind = kind_of(file.read(HEAD_BYTES))
     except OSError:
-        return "photo"  # Reading it fails again and says why.
+        return "photo"  # reading it later fails again, with the reason
     if kind != "other":
         return kind
-    # Names count only where the first bytes say nothing, as in damaged files.
+    # Names decide only if the first bytes don't, as in damaged files.
     suffix = path.suffix.lower()
     return "photo" if suffix in SUFFIXES else "video" if suffix in _VIDEOS else "other"
 
@@ -144,12 +144,12 @@ def _frames(path: Path, every_s: float, bar: "tqdm[NoReturn]") -> Iterator[Pictu
                 broken += packet.is_corrupt
                 try:
                     frames = packet.decode()
-                except av.error.InvalidDataError:  # the next ones may be whole
+                except av.error.InvalidDataError:  # the next packets may be intact
                     frames, broken = [], broken + 1
                 for frame in frames:
                     time_s = number / 25 if frame.time is None else frame.time - start_s
                     late_s = time_s - next_s + 1e-3  # Times are rounded.
-                    if late_s >= 0 or late_s < -every_s - 1:  # or recordings were joined
+                    if late_s >= 0 or late_s < -every_s - 1:  # joined recordings: time jumps back
                         next_s = every_s + (next_s if 0 <= late_s < every_s else time_s)
                         rgb = np.rot90(frame.to_ndarray(format="rgb24"), round(frame.rotation / 90))
                         upright = np.ascontiguousarray(rgb, np.uint8)
@@ -165,6 +165,6 @@ def _frames(path: Path, every_s: float, bar: "tqdm[NoReturn]") -> Iterator[Pictu
 
 
 def shown(path: Path) -> str:
-    """A path for people: relative to the current folder if it lies below it."""
+    """The path to display: relative to the current folder if it lies below that folder."""
     here = Path.cwd()
     return printable(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -13,35 +13,35 @@ from types import ModuleType
 from plates.cli import CommandError, Stopped, printable
 
 COMMANDS = {
-    "serve": "serve /v1/plates over HTTP, with a Triton of its own",
-    "triton": "run Triton alone, watched and healed: the other half of serve",
-    "health": "ask a running service whether it is well",
-    "read": "read photos and videos here, without a server",
-    "watch": "follow cameras and videos: one event for each passing vehicle",
+    "serve": "serve /v1/plates over HTTP, with its own Triton",
+    "triton": "run a supervised Triton alone, for a gateway elsewhere",
+    "health": "check the health of a running service",
+    "read": "read photos and videos in this process, without a server",
+    "watch": "follow cameras and videos: one event per passing vehicle",
     "bulk": "read an archive of photos into Parquet files",
-    "demo": "start everything, read photos over HTTP, stop everything",
+    "demo": "start the service, read photos over HTTP, stop the service",
     "export": "export weights/ into the model repository",
-    "eval": "score the weights on labelled photos",
-    "compare": "compare two evaluations, plate by plate",
+    "eval": "evaluate the weights on labelled photos",
+    "compare": "compare two evaluations plate by plate",
     "train": "train the detector or the recognizer",
-    "import": "turn weights from elsewhere into ours",
-    "calibrate": "fit the scores to what comes true",
-    "bench": "measure the service under overload, faults and time",
-    "config": "check settings in files, or describe them",
+    "import": "convert other projects' weights to this project's format",
+    "calibrate": "fit the scores to the measured share of right texts",
+    "bench": "measure speed, overload, recovery from faults, leaks, cameras",
+    "config": "check the settings, or list them",
     "weights": "write the manifest of the weight files",
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand; `argv` is without the program's name.
+    """Run one subcommand; `argv` excludes the program's name.
 
-    The exit status is 0 for success, 1 for a failure, 2 for broken data and (as SystemExit)
-    arguments that make no sense, 128 plus its number after a signal.
+    Returns the exit status: 0 for success, 1 for a failure, 2 for broken data, 128 plus the number
+    of a stop signal. Invalid arguments raise SystemExit with status 2.
     """
-    # OpenMP's threads would spin while they wait, which is slow out of all proportion as
-    # soon as anything else computes on the same cores. Read when torch is loaded.
+    # By default OpenMP's waiting threads spin, which is extremely slow as soon as anything else
+    # computes on the same cores. torch reads the variable when it is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
-    # A crop's matrices are small: shared between threads they take longer. Read by NumPy.
+    # A crop's matrices are small: several threads take longer. NumPy reads the variable.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     words = list(sys.argv[1:] if argv is None else argv)
     _prepare_output()
@@ -55,41 +55,41 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + stopped.number
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # The reader of our output has had enough, as `head` does.
+    except BrokenPipeError:  # The reader of stdout has closed it, as `head` does.
         _discard_output()
         return 0
-    except ModuleNotFoundError as error:  # An image holds what its own commands need.
+    except ModuleNotFoundError as error:  # An image has only its commands' packages.
         lacking = error.name or ""
         if lacking.partition(".")[0] in ("", "api", "plate_models", "plates"):
             raise
-        remedy = "run it where `make` set up, or pip install -r docker/requirements/dev.txt"
+        remedy = "use the .venv of `make setup`, or pip install -r docker/requirements/dev.txt"
         return _fail(words[0], f"this installation lacks {lacking}: {remedy}", 1)
     except OSError as error:
         place = "" if error.filename is None else f"{error.filename}: "
         return _fail(words[0], printable(f"{place}{error.strerror or error}"), 1)
     except Exception as error:
-        # Our packages' own errors are for people, too; to import them would load what raises them.
+        # This project's errors are for users, too. Importing them here would load what raises them.
         package = type(error).__module__.partition(".")[0]
         if package not in ("plate_models", "plates"):
             raise
-        # The models name files, the supervisor quotes lines of logs.
+        # Messages of plate_models contain file names, the supervisor's have lines of logs.
         return _fail(words[0], printable(error) if package == "plate_models" else str(error), 1)
     return status
 
 
 def _prepare_output() -> None:
-    """Escape what stdout's encoding lacks, as stderr does; drop what goes to a closed one."""
+    """Escape characters that stdout can't encode, as stderr does; replace closed streams."""
     for number, name in enumerate(("stdout", "stderr"), start=1):
         if getattr(sys, name) is None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), number)
-            os.set_inheritable(number, True)  # Some commands start further programs.
+            os.set_inheritable(number, True)  # for programs that commands start
             setattr(sys, name, open(number, "w", errors="backslashreplace"))  # noqa: SIM115, PTH123
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _fail(command: str, message: str, status: int) -> int:
-    # Line by line: a message may hold the end of a log.
+    # Line by line: a message may contain lines of a log.
     lines = map(printable, message.split("\n"))
     print(f"plates {command}: " + "\n".join(lines), file=sys.stderr)
     _discard_output()
@@ -97,7 +97,7 @@ def _fail(command: str, message: str, status: int) -> int:
 
 
 def _discard_output() -> None:
-    """Drop what stdout can't take: Python would complain once more when it flushes at exit."""
+    """Redirect stdout if it can't be flushed: at exit Python would report the error again."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -112,9 +112,10 @@ def module_of(name: str) -> ModuleType:
 def _parse(words: list[str]) -> argparse.Namespace:
     """Import only the subcommand that is wanted, and let it declare its arguments."""
     raw = argparse.RawDescriptionHelpFormatter
-    purpose = "Reads licence plates."
+    purpose = "Read licence plates in photos, videos and camera streams."
     parser = argparse.ArgumentParser("plates", description=purpose, formatter_class=raw)
-    about, text = _version() if words[:1] == ["--version"] else "", "the code's and the weights'"
+    about = _version() if words[:1] == ["--version"] else ""
+    text = "show the version of the code and the hash of the weights"
     parser.add_argument("--version", action="version", version=about, help=text)
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, purpose in COMMANDS.items():
@@ -125,7 +126,7 @@ def _parse(words: list[str]) -> argparse.Namespace:
             module.configure(subparser)
             subparser.set_defaults(run=module.run)
     arguments, unknown = parser.parse_known_args(words)
-    # Empty ones are unset variables of the shell: as a path, such is the current folder.
+    # Empty arguments come from unset shell variables; as a path they would be the current folder.
     unknown += [repr(w) for w in words if not w or (w.startswith("--") and w.endswith("="))]
     if unknown:
         subparsers.choices[arguments.command].error(f"unrecognized or empty: {' '.join(unknown)}")
@@ -133,7 +134,7 @@ def _parse(words: list[str]) -> argparse.Namespace:
 
 
 def _version() -> str:
-    """The package's version and, as in answers, the hash that names the weights."""
+    """The package's version, and the hash that identifies the weights in answers."""
     from plate_models.release import SHA256SUMS, WEIGHTS_DIR, sha256_of
 
     manifest = WEIGHTS_DIR / SHA256SUMS

@@ -1,4 +1,4 @@
-"""Options that several commands have alike."""
+"""Options that several commands share."""
 
 import argparse
 import math
@@ -20,7 +20,7 @@ def add_number(
     least: float = 0,
     most: float = math.inf,
 ) -> None:
-    """Declare an option whose value is a number of the default's type, and refuse others."""
+    """Declare an option: a number of the default's type (None: int), from `least` to `most`."""
     kind = float if isinstance(default, float) else int
 
     def parse(text: str) -> float:
@@ -30,13 +30,13 @@ def add_number(
             raise CommandError(f"{name}: expected {least:g} {bounds}, got {text}")
         return value
 
-    parse.__name__ = kind.__name__  # for argparse's own message
+    parse.__name__ = kind.__name__  # argparse's message shows it
     text = purpose if default is None else f"{purpose} (default: {default})"
     parser.add_argument(name, type=parse, default=default, metavar="N", help=text)
 
 
 def add_weights(parser: argparse.ArgumentParser) -> None:
-    text = "default: the released ones"
+    text = "folder of the weights (default: the released ones)"
     parser.add_argument("--weights", type=Path, metavar="DIR", default=WEIGHTS_DIR, help=text)
 
 
@@ -44,7 +44,7 @@ def add_nets(parser: argparse.ArgumentParser) -> None:
     """Declare --weights, --engine and --device, for `load_nets`."""
     add_weights(parser)
     text = (
-        "what runs the nets: what the service serves on a CPU, or float32 in torch "
+        "what runs the nets: the service's engine for a CPU, or float32 in torch "
         "(default: served for the released weights on the CPU, else torch)"
     )
     parser.add_argument("--engine", metavar="served|torch", help=text)
@@ -53,19 +53,19 @@ def add_nets(parser: argparse.ArgumentParser) -> None:
 
 
 def default_engine(arguments: argparse.Namespace) -> str:
-    """What --weights and --device ask for where --engine is left out."""
+    """The engine without --engine: it depends on --weights and --device."""
     released = arguments.weights.resolve() == WEIGHTS_DIR
     return "served" if released and arguments.device == "cpu" else "torch"
 
 
 def load_nets(arguments: argparse.Namespace) -> "Nets":
-    """Load the nets that --weights, --engine and --device ask for."""
+    """Load the nets that --weights, --engine and --device select."""
     from plate_models.engines import nets
 
     engine = arguments.engine or default_engine(arguments)
     try:
         return nets.load_nets(engine, arguments.device, arguments.weights)
-    except OSError as error:  # an installation that may not be written to
+    except OSError as error:  # a read-only installation
         if engine == "torch":
             raise
         raise CommandError(f"the nets can't be exported: {error}; try --engine torch") from error

@@ -1,4 +1,4 @@
-"""What `plates read` and `plates demo` write: a table, annotated pictures, single plates."""
+"""The output of `plates read` and `plates demo`: a table, annotated pictures, single plates."""
 
 import os
 from pathlib import Path
@@ -7,9 +7,9 @@ from api.answers import Plate
 from plates.cli import CommandError, printable
 from plates.cli.inputs import Inputs, Picture, shown
 
-# A longer name moves its own line to the right, not all others.
+# A longer file name shifts only its own line to the right.
 _WIDEST_NAME = 60
-# In bytes: a file's name has 255, of which frame, plate and text take some.
+# In bytes: a file name has at most 255, of which frame, plate and text need some.
 _LONGEST_STEM = 200
 
 
@@ -17,7 +17,7 @@ class Table:
     """One line per plate; photos without plates show a dash."""
 
     def __init__(self, inputs: Inputs, timed: bool = False) -> None:
-        # The names of a video's frames end in their times.
+        # A frame's name ends with its time.
         widths = [len(shown(path)) + 9 * (kind == "video") for path, kind in inputs.kinds.items()]
         self._width = min(_WIDEST_NAME, max([*widths, len("photo")]))
         more = f" {'ms':>6}" if timed else ""
@@ -35,12 +35,12 @@ class Table:
 
 
 class Jpegs:
-    """Folders of pictures with their plates drawn in, and of plates, named after the inputs."""
+    """Writes pictures with their plates drawn in, and single plates, named after the inputs."""
 
     def __init__(self, inputs: Inputs, annotated: Path | None, plates: Path | None = None) -> None:
-        """Make the folders; raise `CommandError` where one of the inputs could be replaced."""
+        """Make the folders; raises `CommandError` if an output could replace an input."""
         self._annotated, self._plates = annotated, plates
-        # By inode and device: the same file may have several paths, and links lead to it.
+        # By inode and device, as links give a file several paths.
         taken = {path.stat()[1:3] for path in inputs.kinds if os.path.exists(path)}
         for folder in filter(None, (annotated, plates)):
             for path in folder.glob("*.jpg"):
@@ -59,7 +59,7 @@ class Jpegs:
         self._stems = {path: stem for stem, path in owners.items()}
 
     def write(self, picture: Picture, plates: list[Plate]) -> None:
-        """Write the picture, if it is a photo or has plates, and each plate."""
+        """Write the picture, if it is a photo or has plates, and a picture of each plate."""
         from plates.annotate import annotate, straighten, write_jpeg
 
         frame = "" if picture.frame is None else f"_{picture.frame:06d}"

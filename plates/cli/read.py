@@ -1,12 +1,11 @@
 """Read the plates of photos and videos in this process: the service's pipeline, no server.
 
-Files, folders (with all below them) and patterns can be mixed. A table goes to stdout, or
-with --json one JSON object per line: `file`, `image` and `plates` as in the answer of
-/v1/plates, `model` with the device and engine that read it, and for a frame of a video `frame`
-and `time_s`; or with --csv one row per plate, under a line with the columns' names.
-Files that can't be read don't stop the others; they are named at the end, and the exit status
-is 1. Files in folders that are neither photos nor videos are named, too, except those that
-commonly lie beside photos (.txt, .csv, .json, …).
+Files, folders with their subfolders, and patterns can be mixed. The command prints a table; or with
+--csv one row per plate, after a header; or with --json one object per line and picture: `file`,
+`image` and `plates` as in the answer of /v1/plates, `model` with the device and the engine, and for
+a frame of a video `frame` and `time_s`. If a file can't be read, the command reads the others,
+lists the file at the end and exits with status 1. It also lists files in folders that are neither
+photos nor videos, except types that often lie beside photos (.txt, .csv, .json, …).
 """
 
 import argparse
@@ -35,17 +34,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="one JSON object per picture")
     output.add_argument("--csv", action="store_true", help="one row per plate")
-    text = "write the pictures with their plates drawn in"
+    text = "folder for the pictures with their plates drawn in"
     parser.add_argument("--annotate", type=Path, metavar="DIR", help=text)
-    text = "write each plate, straightened, as a picture"
+    text = "folder for a straightened picture of each plate"
     parser.add_argument("--crops", type=Path, metavar="DIR", help=text)
-    text = "of a video, read one frame in that many seconds; 0 reads all"
+    text = "seconds between the frames that are read of a video; 0 reads all frames"
     add_number(parser, "--every", 0.5, text)
     add_nets(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read everything; the exit status is 1 if something could not be read."""
+    """Read all inputs; returns 1 if one could not be read, else 0."""
     inputs = find_inputs(arguments.paths)
     jpegs = Jpegs(inputs, arguments.annotate, arguments.crops)
     nets = load_nets(arguments)
@@ -86,8 +85,8 @@ def _print_json(picture: Picture, plates: list[Plate], model: dict[str, str]) ->
 
 def _print_csv(picture: Picture, plates: list[Plate]) -> None:
     name = str(picture.file)
-    # Of control characters, the module quotes line feeds only.
-    dialect = "excel" if name.isprintable() else "unix"  # which quotes everything
+    # The csv module quotes no control characters but line feeds.
+    dialect = "excel" if name.isprintable() else "unix"  # quotes all fields
     rows = csv.writer(sys.stdout, dialect, lineterminator="\n")
     for plate in plates:
         readable = str(plate.readable).lower()

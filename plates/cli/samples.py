@@ -12,12 +12,12 @@ from pathlib import Path
 from plates.cli import CommandError, printable
 
 SAMPLES = Path(__file__).resolve().parents[2] / "tests" / "samples"
-# One car crosses a street that is empty at first and in the end.
+# One car crosses a street that is empty before and after.
 CLIP = SAMPLES.parent / "clips" / "crossing.mp4"
 
 
 def expected_texts(photos: Iterable[Path]) -> dict[Path, list[str]]:
-    """The texts of each photo that a plates.csv beside it names; CommandError for a bad table."""
+    """The texts of photos that a plates.csv beside them lists; CommandError for a bad table."""
     wanted, expected = set(photos), dict[Path, list[str]]()
     for table in filter(Path.is_file, {photo.parent / "plates.csv" for photo in wanted}):
         with table.open(encoding="utf-8-sig", errors="replace", newline="") as file:
@@ -31,5 +31,5 @@ def expected_texts(photos: Iterable[Path]) -> dict[Path, list[str]]:
 
 
 def missing_texts(expected: Iterable[str], found: Iterable[str]) -> list[str]:
-    """The expected texts that were not found; two plates with one text must be read twice."""
+    """The expected texts that were not found; two plates with the same text must be found twice."""
     return list((Counter(expected) - Counter(found)).elements())

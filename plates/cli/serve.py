@@ -1,7 +1,7 @@
 """Serve /v1/plates over HTTP in the foreground, until Ctrl-C, SIGTERM or SIGHUP.
 
-A Triton is started on free local ports, watched, healed and stopped again, unless
-PLATES_TRITON_URL names one elsewhere; so is the process that answers HTTP. Settings are
+The command starts Triton on free local ports, unless PLATES_TRITON_URL names a running one, and the
+gateway, which answers HTTP. It restarts them if they fail, and stops them at the end. Settings are
 environment variables, such as PLATES_HOST, PLATES_PORT, PLATES_PROFILE (cpu or gpu) and
 PLATES_TOKENS_FILE; `plates config table` lists them all.
 """
@@ -31,16 +31,16 @@ from plates.serving.healing import TritonHealer
 from plates.serving.supervisor import Part, Supervisor
 from plates.serving.triton import EmbeddedTriton
 
-# How the line begins by which `plates.serving.running` finds the address.
+# The beginning of the line in which `plates.serving.running` finds the address.
 LISTENING = "Serving on "
 
 log = logging.getLogger("plates.serve")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--host", metavar="ADDRESS", help="instead of PLATES_HOST")
-    parser.add_argument("--port", type=int, metavar="N", help="instead of PLATES_PORT")
-    text = "follow these cameras, too, instead of those of PLATES_CAMERAS"
+    parser.add_argument("--host", metavar="ADDRESS", help="address to use (default: PLATES_HOST)")
+    parser.add_argument("--port", type=int, metavar="N", help="port to use (default: PLATES_PORT)")
+    text = "also follow the cameras of this file (default: PLATES_CAMERAS)"
     parser.add_argument("--cameras", type=Path, metavar="FILE.toml", help=text)
 
 
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Take the port before anything slow starts."""
+    """Listen on the port before anything slow starts; raises CommandError if it can't be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, dualstack_ipv6=host == "::")
@@ -69,7 +69,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def read_settings(**options: object) -> Settings:
-    """Read the settings, options that are not None first; have the logs written as they say."""
+    """Read the settings, overridden by options that are not None, and configure the logs."""
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     try:
         settings = Settings(**given)
@@ -81,14 +81,14 @@ def read_settings(**options: object) -> Settings:
 
 
 def supervise(settings: Settings, listener: socket.socket | None = None) -> None:
-    """Start Triton, unless it is elsewhere, and a gateway; heal both until a signal.
+    """Run Triton, unless it runs elsewhere, and a gateway; restart them on failure, until a signal.
 
-    The gateway serves on the listener; without one there is Triton alone.
+    The gateway serves on the listener; without a listener only Triton runs.
     """
     triton = None
     with tempfile.TemporaryDirectory(prefix="plates-") as name:
         folder = Path(name)
-        # As long as it is locked, systemd-tmpfiles takes no old files from it.
+        # systemd-tmpfiles removes no old files from a locked folder.
         fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_SH)
         if listener and settings.triton_url:
             say(f"Triton elsewhere: {settings.triton_url}")
@@ -105,7 +105,7 @@ def supervise(settings: Settings, listener: socket.socket | None = None) -> None
             if settings.cameras:
                 from plates.cameras import worker
 
-                # Processes are restarted with what was checked, whatever the file says by then.
+                # Restarted processes must use the checked content, even if the file has changed.
                 (folder / "cameras.toml").write_bytes(settings.cameras.read_bytes())
                 parts += worker.parts(settings.cameras, environment)
         supervisor = Supervisor(parts, status_file)
@@ -122,11 +122,10 @@ def supervise(settings: Settings, listener: socket.socket | None = None) -> None
                 supervisor.run()
             finally:
                 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                    signal.signal(number, signal.SIG_IGN)  # What stops is stopped to its end.
+                    signal.signal(number, signal.SIG_IGN)  # Nothing may interrupt the stop.
                 say("Stopping …")
                 if listener:
-                    # While the gateway is restarted, clients wait in its backlog; from now on they
-                    # are refused.
+                    # During a restart of the gateway clients wait in its backlog; now refuse them.
                     listener.close()
                 supervisor.stop()
     say("Stopped.")
@@ -135,10 +134,10 @@ def supervise(settings: Settings, listener: socket.socket | None = None) -> None
 def _environment(
     settings: Settings, status: Path, triton: EmbeddedTriton | None, folder: Path
 ) -> dict[str, str]:
-    """What the processes beside Triton get besides this one's environment."""
+    """Variables added to this process's environment for the processes beside Triton."""
     added = {"PLATES_HOST": settings.host, "PLATES_PORT": str(settings.port)}
     added["PLATES_STATUS_FILE"] = str(status)
-    # Each further arena of glibc's malloc keeps what it once held.
+    # Each arena of glibc's malloc keeps freed memory.
     added["MALLOC_ARENA_MAX"] = os.environ.get("MALLOC_ARENA_MAX", "2")
     if triton is not None:
         added["PLATES_TRITON_URL"] = triton.grpc_url

@@ -1,8 +1,8 @@
-"""Train one of the nets; a second run goes on where the first one stopped.
+"""Train one of the nets; the same command again resumes a training that was stopped.
 
-Curves and checkpoints go to the run's folder, and so do the finished weights, unless --release says
-where; copied into weights/ they become the released ones (see docs/training.md). `plates train
-detector --help` lists the options of that training.
+Curves and checkpoints go to the run's folder, and so do the finished weights, unless --release
+names another folder. To release the weights, copy them into weights/ (see docs/training.md).
+`plates train detector --help` lists the options of that training.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from typing import Any, get_args, get_type_hints
 
 from plates.cli.options import add_number
 
-NETS = ("detector", "recognizer")  # each with a module of that name
+NETS = ("detector", "recognizer")  # each a module of plate_models.training
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,15 +28,15 @@ def run(arguments: argparse.Namespace) -> None:
     train, config = parse_options(arguments.net, arguments.options)
     check_engine("torch", config.device)
     for folder in filter(None, (config.folder, config.release)):
-        folder.mkdir(parents=True, exist_ok=True)  # Not only after hours of training.
+        folder.mkdir(parents=True, exist_ok=True)  # Fail now, not after hours.
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     print(train(config))
 
 
 def parse_options(net: str, words: list[str]) -> tuple[Callable[[Any], object], Any]:
-    """Import a training; turn command-line options into its configuration, a frozen dataclass.
+    """Import a training, and parse the options into its configuration, a frozen dataclass.
 
-    Its fields become options, described by their annotations.
+    Each field of the dataclass is an option; its annotation is the help text.
     """
     train = import_module(f"plate_models.training.{net}").train
     config_class = get_type_hints(train)["config"]
@@ -49,7 +49,7 @@ def parse_options(net: str, words: list[str]) -> tuple[Callable[[Any], object], 
         if field.default is MISSING:
             parser.add_argument(option, type=kind, required=True, help=text)
         elif kind in (int, float):
-            # Nothing trains on 0 photos, threads or steps.
+            # Photos, threads and steps must not be 0.
             least = 1 if kind is int and field.name not in ("seed", "loaders") else 0
             add_number(parser, option, field.default, text, least)
         else:

@@ -1,9 +1,10 @@
-"""Run Triton alone, watched and healed, until Ctrl-C, SIGTERM or SIGHUP.
+"""Run a supervised Triton alone, until Ctrl-C, SIGTERM or SIGHUP.
 
-The other half of `plates serve` with PLATES_TRITON_URL; the entry point of Triton's container.
-The Triton is that of the wheel, or the image's in /opt/tritonserver. `plates config table` lists
-the settings, environment variables such as PLATES_TRITON_HOST (0.0.0.0 in a container).
-It ends with a status that is not zero if Triton can't be started, or not be healed.
+It serves gateways: `plates serve` with PLATES_TRITON_URL. This is the entry point of Triton's
+container. Triton is that of the wheel nvidia-pytriton, or that of NVIDIA's image in
+/opt/tritonserver. The exit status is not zero if Triton can't be started, or keeps failing.
+Settings are environment variables, such as PLATES_TRITON_HOST (0.0.0.0 in a container); `plates
+config table` lists them.
 """
 
 import argparse
@@ -12,7 +13,7 @@ from plates.cli.serve import read_settings, supervise
 
 
 def configure(_: argparse.ArgumentParser) -> None:
-    """There are no arguments: everything is set by the environment."""
+    """Declare no arguments: the environment has all settings."""
 
 
 def run(_: argparse.Namespace) -> None:

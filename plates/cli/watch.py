@@ -1,9 +1,9 @@
 """Follow cameras and videos in this process: one event for each vehicle that passes.
 
-A source is an address (rtsp://, http:// of an MJPEG stream), a video file, or a device such as
-/dev/video0. A table goes to stdout, or with --json one JSON object per event (`pass.updated` as
-soon as a plate is read surely, `pass.ended` once for each pass), or with --csv a row per pass. A
-camera's stream is followed until Ctrl-C, and connected again when it ends; a file ends.
+A source is an address (rtsp://, or http:// of an MJPEG stream), a video file, or a device such as
+/dev/video0. The command prints a table; or with --json one JSON object per event (`pass.updated` as
+soon as the text of a plate is sure, `pass.ended` once for each pass); or with --csv one row per
+pass. It follows a camera until Ctrl-C, reconnecting when the stream ends, and a file to its end.
 """
 
 import argparse
@@ -20,16 +20,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="one JSON object per event")
     output.add_argument("--csv", action="store_true", help="one row per pass")
-    text = "write each source as a video with its plates drawn in"
+    text = "folder for a video of each source with its plates drawn in"
     parser.add_argument("--annotate", type=Path, metavar="DIR", help=text)
-    text = "known plates, a CSV file; may be given several times"
+    text = "CSV file of known plates; may be given several times"
     parser.add_argument("--list", type=Path, metavar="FILE", action="append", default=[], help=text)
-    add_number(parser, "--fps", 5, "frames a second that are looked at", least=1)
+    add_number(parser, "--fps", 5, "frames per second to read", least=1)
     add_nets(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Follow the sources; an error of one is raised once the others have ended."""
+    """Follow the sources; raises the error of a source once the other sources have ended."""
     from plate_models.release import check_manifest
     from plates.cameras import watch
     from plates.cameras.lists import PlateList

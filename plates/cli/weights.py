@@ -1,7 +1,7 @@
-"""Write weights/SHA256SUMS, the manifest by which answers name their weights.
+"""Write weights/SHA256SUMS, the manifest whose hash identifies the weights in answers.
 
-Run it after new weight files were put into the folder; loading refuses files that the
-manifest does not know.
+Run it after you put new weight files into the folder: files that differ from the manifest are not
+loaded.
 """
 
 import argparse

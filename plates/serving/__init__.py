@@ -1,1 +1,1 @@
-"""Start a real Triton on this machine, from its wheel or its image, and keep it running."""
+"""Starts a real Triton on this machine, from its wheel or its image, and keeps it running."""

@@ -1,6 +1,6 @@
-"""Processes of ours, as the supervisor sees them: each gives a sign of life every second.
+"""The service's own Python processes: each sends its supervisor a sign of life every second.
 
-They get an option, `--alive`: the descriptor of the pipe for these signs, which breaks when the
+The option `--alive` is the descriptor of the pipe for these signs. The pipe breaks when the
 supervisor ends.
 """
 
@@ -20,29 +20,29 @@ from plates.serving.errors import GaveUp, StartError
 from plates.serving.processes import die_with_parent
 from plates.serving.supervisor import RestartBudget, log
 
-# What is under way is finished in that time, or not at all.
+# Seconds from SIGTERM to SIGKILL: requests in progress can finish in this time.
 STOP_S = 3.0
 START_S = 60.0
 SILENCE_S = 20.0
 SIGN_S = 1.0
 _KILL_S = 1.0
 _POLL_S = 0.05
-# A child that the service can do without is tried again that late at most.
+# The pause before the next start of an optional child that has used up its restarts.
 _LONGEST_PAUSE_S = 60.0
 
 
 def python(module: str) -> tuple[str, ...]:
-    """The command that runs one of our modules."""
+    """The command that runs a module of this project."""
     # -P: the current folder may hold another package named "api".
     return sys.executable, "-P", "-m", module
 
 
 class Child:
-    """A part of the service that is a process; see `plates.serving.supervisor.Part`.
+    """A process as a part of the service; see `plates.serving.supervisor.Part`.
 
-    `--alive` is added to its command line, and to this process's environment what `environment`
-    says at each start; it inherits the descriptors `passed`. The service fails with it if it is
-    `needed`. If not, its start is not waited for, and it is restarted however often it fails.
+    At each start its command line gets `--alive`, and its environment is this process's one plus
+    the result of `environment`; it inherits the descriptors `passed`. If a `needed` child keeps
+    failing, so does the service. Others are started without waiting, and restarted without limit.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class Child:
 
     @property
     def status(self) -> Status:
-        """Its state and restarts."""
+        """The state and the restarts; a child that is not needed is always "ready"."""
         return Status(self._state if self._needed else "ready", {self._name: self._restarts})
 
     def start(self) -> None:
-        """Start the process; wait until it works, if it is needed."""
+        """Start the process; if it is needed, wait until it works. Raises StartError."""
         self._launch()
         while self._needed and self._state != "ready":
             if problem := self._find_problem():
@@ -77,7 +77,7 @@ class Child:
             time.sleep(_POLL_S)
 
     def tick(self) -> None:
-        """See whether it lives, and restart it if it does not."""
+        """Restart the process if it has ended or is silent."""
         if self._process is not None:
             if problem := self._find_problem():
                 self._restart(problem)
@@ -88,7 +88,7 @@ class Child:
                 self._restart(str(error))
 
     def stop(self) -> None:
-        """Ask the process to end, and end it."""
+        """End the process by SIGTERM, and after `STOP_S` by SIGKILL."""
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -104,7 +104,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 env=os.environ | dict(self._environment()),
                 pass_fds=(*self._passed, give),
-                # Ctrl-C in a terminal is for this process, which stops the others in order.
+                # Ctrl-C in a terminal is for this process alone, which stops the others in order.
                 start_new_session=True,
             )
         except OSError as error:
@@ -137,7 +137,7 @@ class Child:
             os.close(signs)
 
     def _find_problem(self) -> str | None:
-        """Take note of the signs of life since the last call; return what is wrong, if anything."""
+        """Read the signs of life since the last call; return the problem, or None."""
         signs, now = b"", time.monotonic()
         with contextlib.suppress(BlockingIOError):
             signs = os.read(self._signs, 4096)
@@ -154,13 +154,13 @@ class Child:
 
 
 def begin(parser: argparse.ArgumentParser) -> tuple[argparse.Namespace, Settings]:
-    """Parse a child's options, tie its life to its parent's, and have its logs written."""
-    parser.add_argument("--alive", type=int, required=True, help="where signs of life go")
+    """Parse a child's options, let it die with its parent, and configure its logs."""
+    parser.add_argument("--alive", type=int, required=True, help="descriptor for signs of life")
     options = parser.parse_args()
     os.set_blocking(options.alive, False)
-    # Killed at once: the next supervisor needs its ports and files.
+    # SIGKILL, as the next supervisor needs this process's ports and files at once.
     die_with_parent(signal.SIGKILL)
-    # Python's own handler would answer with a traceback.
+    # Python's own handler would print a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     settings = Settings()
     logs.configure(settings.log_format)
@@ -168,11 +168,11 @@ def begin(parser: argparse.ArgumentParser) -> tuple[argparse.Namespace, Settings
 
 
 def give_sign(alive: int) -> bool:
-    """Give a sign of life; False if the supervisor has ended."""
+    """Send a sign of life; returns False if the supervisor has ended."""
     try:
         os.write(alive, b".")
     except BlockingIOError:
-        pass  # The pipe is full if the supervisor itself is stopped.
+        pass  # The pipe is full while the supervisor is suspended.
     except BrokenPipeError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""Triton's HTTP endpoint, as far as the supervisor needs it."""
+"""A client of Triton's HTTP endpoint, with the requests that the supervisor needs."""
 
 import json
 import logging
@@ -12,27 +12,27 @@ import httpx
 from plate_models.release import PHOTO_MODEL
 from plates.serving.errors import RequestError
 
-# Its value is known to the supervisor, and to users of this machine who may read command
-# lines: Triton takes it nowhere else.
+# The header for the key to the restricted APIs. The key is known to the supervisor, and to users of
+# this machine who may read command lines: Triton takes it only there.
 KEY_HEADER = "plates-key"
-# Engines for a GPU may take long to load, and a CPU that reads photos has little time for it.
+# Engines for a GPU may load slowly, and so does a CPU that is busy with photos.
 _LOAD_S = 180.0
 
 Plate = tuple[str, Sequence[float]]
 
-# It would log each request.
+# httpx logs each request as INFO.
 logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 @dataclass(frozen=True)
 class TritonHttp:
-    """One Triton; each request has a connection of its own, for an idle one delays its exit.
+    """One Triton. Each request opens a connection, as an idle one would delay Triton's exit.
 
-    All requests raise `RequestError` if they are refused, or not answered in time.
+    All requests raise `RequestError` if Triton refuses them or does not answer in time.
     """
 
     address: str
-    # Opens the restricted APIs.
+    # The key to the restricted APIs.
     key: str = field(default="", repr=False)
 
     def is_ready(self) -> bool:
@@ -47,16 +47,16 @@ class TritonHttp:
         """Count the requests that each model has answered since it was loaded."""
         answer = self._ask("/v2/models/stats", timeout_s)
         counts: Counter[str] = Counter()
-        # While the version changes, a model has an entry for each of two.
+        # While the version changes, a model has an entry for each of two versions.
         for model in answer["model_stats"]:
             counts[model["name"]] += model["inference_stats"]["success"]["count"]
         return dict(counts)
 
     def plates(self, photo: bytes, timeout_s: float, model: str = PHOTO_MODEL) -> list[Plate]:
-        """Have a photo, an image file's bytes, read by a model.
+        """Have a model read a photo, given as the bytes of an image file.
 
-        Each plate has a text, "" if it is unreadable, and a box: x0, y0, x1, y1 in pixels of the
-        upright photo.
+        Returns each plate's text, "" if it is unreadable, and its box: x0, y0, x1, y1 in pixels of
+        the upright photo.
         """
         tensor = {"name": "image", "shape": [len(photo)], "datatype": "UINT8"}
         request = {
@@ -72,9 +72,9 @@ class TritonHttp:
         return [(text, edges[4 * row : 4 * row + 4]) for row, text in enumerate(texts)]
 
     def load(self, model: str) -> None:
-        """Load the versions of a model that are in the repository, unload the others.
+        """Load the versions of a model that are in the repository, and unload all others.
 
-        Versions that stay answer all the time. If one can't be loaded, nothing changes.
+        Versions that stay loaded keep answering. If a version can't be loaded, nothing changes.
         """
         self._control(f"models/{model}/load", _LOAD_S)
 
@@ -94,7 +94,7 @@ class TritonHttp:
     def _ask(
         self, path: str, timeout_s: float, body: bytes = b"", headers: dict[str, str] | None = None
     ) -> Any:
-        """GET, or POST a body; return the document of the answer, None if it is empty."""
+        """GET, or POST a body; returns the answer's JSON document, None if the answer is empty."""
         method = "POST" if body else "GET"
         url = f"http://{self.address}{path}"
         options: Any = {"timeout": timeout_s, "trust_env": False, "verify": False}

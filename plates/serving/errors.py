@@ -1,21 +1,21 @@
-"""What can go wrong with the embedded Triton."""
+"""The errors of the embedded Triton and of the processes beside it."""
 
 from collections.abc import Sequence
 
 
 class EmbeddedTritonError(Exception):
-    """The embedded Triton can't do what was asked."""
+    """The base class of these errors."""
 
 
 class PreflightError(EmbeddedTritonError):
-    """The machine or the set-up lacks something: each problem says what to do."""
+    """The machine or the installation lacks something: each problem says what to do."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("The embedded Triton can't start here:\n- " + "\n- ".join(problems))
 
 
 class StartError(EmbeddedTritonError):
-    """A process ended or hung while it started; Triton's message ends with its log's tail."""
+    """A process ended or hung during its start; Triton's message includes the end of its log."""
 
 
 class VersionError(EmbeddedTritonError):
@@ -23,7 +23,7 @@ class VersionError(EmbeddedTritonError):
 
 
 class RequestError(EmbeddedTritonError):
-    """Triton refused a request, or gave no answer in time: then the status is None."""
+    """Triton refused a request, or did not answer in time: then the status is None."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -31,4 +31,4 @@ class RequestError(EmbeddedTritonError):
 
 
 class GaveUp(EmbeddedTritonError):
-    """A part of the service was restarted again and again, and fails all the same."""
+    """A part of the service was restarted repeatedly and still fails."""

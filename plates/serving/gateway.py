@@ -1,4 +1,4 @@
-"""The process that answers HTTP. Started by the supervisor, with a socket that listens."""
+"""The gateway's process, which answers HTTP. The supervisor starts it with a listening socket."""
 
 import argparse
 import asyncio
@@ -15,11 +15,11 @@ _POLL_S = 0.05
 
 
 def main() -> None:
-    """Serve until a signal comes or the supervisor has ended."""
+    """Serve until a stop signal comes, or the supervisor has ended."""
     parser = argparse.ArgumentParser(prog="python -m plates.serving.gateway")
     parser.add_argument("--listen", type=int, required=True, help="descriptor of the socket")
     options, settings = begin(parser)
-    # A shell's usual limit of 1024 files is used up before surplus connections are refused.
+    # A shell's usual limit of 1024 files is reached before surplus connections are refused.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     routers = []
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 async def _serve(server: uvicorn.Server, listener: socket.socket, alive: int) -> None:
-    """Serve, and give a sign of life every second, until the supervisor has ended."""
+    """Serve, and send a sign of life every second, until the supervisor has ended."""
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     while not serving.done():
         if server.started and not give_sign(alive):

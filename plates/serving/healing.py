@@ -1,6 +1,6 @@
 """Keeps one Triton running and its model version up to date.
 
-starting ── ready ──┬── it ended, is silent, at a standstill, or a stub died ── restarting
+starting ── ready ──┬── Triton or a stub died, no answer, or no photo read ──── restarting
     ▲               └── a newer model version ── changing ── failed half-way ───────┤
     └───────────────────────────────────────────────────────────────────────────────┘
 """
@@ -26,27 +26,27 @@ from plates.serving.versions import ModelVersion, Versions, change_version, read
 _PART = "triton"
 _POLL_S = 0.25
 _LISTEN_TIMEOUT_S = 1.5
-# Longer than three questions without an answer.
+# Longer than three requests that time out.
 SILENCE_S = 5.0
-# Loading keeps the machine busy.
+# Longer while a model version is loaded, which keeps the machine busy.
 _SILENCE_OF_CHANGE_S = 18.0
-# Our photo costs some 50 ms of processor time: not more often than that.
+# The canary photo costs some 50 ms of CPU time: read it at most this often.
 _READ_EVERY_S = 2.0
-# Ours waits behind clients' photos. The largest take seconds each, and must not cause a restart.
+# The canary waits behind clients' photos. The largest take seconds, and must not cause a restart.
 _READ_TIMEOUT_S = 40.0
 STANDSTILL_S = 45.0
-# Until Triton has reaped a stub that it has ended itself.
+# The time in which Triton reaps a stub that it has ended itself.
 _REAPED_S = 0.5
 _JOIN_S = 1.0
-# What has failed, and how.
+# The part that failed, and the reason.
 _Trouble = tuple[str, str]
 
 
 class TritonHealer:
-    """The supervisor's part that is Triton.
+    """Triton as a part of the service.
 
-    After the first start all work is done in a thread: what takes long must not keep the
-    supervisor from its other parts.
+    After the first start all work is done in a thread, as slow steps must not keep the supervisor
+    from its other parts.
     """
 
     def __init__(self, triton: EmbeddedTriton) -> None:
@@ -55,7 +55,7 @@ class TritonHealer:
         self._prober = Prober(triton, self._stopped)
         self._budget = RestartBudget("Triton")
         self._versions = Versions(triton.repository)
-        # The change of the model version that is under way.
+        # The new model version while Triton changes to it, and the change's future.
         self._change: tuple[ModelVersion, Future[None]] | None = None
         self._state: State = "starting"
         self._restarts = {_PART: 0}
@@ -66,7 +66,7 @@ class TritonHealer:
 
     @property
     def status(self) -> Status:
-        """See `plates.serving.supervisor.Part`; restarts are counted by what had failed."""
+        """See `plates.serving.supervisor.Part`; restarts are counted by the part that failed."""
         serving = self._versions.serving
         number = serving.number if serving else None
         return Status(self._state, dict(self._restarts), number, self._versions.refused)
@@ -78,12 +78,12 @@ class TritonHealer:
         self._thread.start()
 
     def tick(self) -> None:
-        """Raise what has ended the thread: `GaveUp`, if Triton was restarted too often."""
+        """Raise the error that ended the thread: `GaveUp`, if Triton was restarted too often."""
         if self._failure is not None:
             raise self._failure
 
     def stop(self) -> None:
-        """End Triton, and with it what the thread is doing."""
+        """Stop Triton, and with it the thread's work."""
         self._stopped.set()
         self._triton.stop()
         if self._thread.is_alive():
@@ -93,7 +93,8 @@ class TritonHealer:
         try:
             began = time.monotonic()
             while not self._stopped.wait(_POLL_S):
-                if time.monotonic() - began > SILENCE_S:  # We were frozen, and Triton with us.
+                if time.monotonic() - began > SILENCE_S:
+                    # This process was suspended, and Triton with it.
                     self._started_at = time.monotonic()
                 self._step()
                 began = time.monotonic()
@@ -120,7 +121,7 @@ class TritonHealer:
             threads.shutdown(wait=False)
 
     def _start(self) -> None:
-        """Start Triton, and try other model versions if one does not start."""
+        """Start Triton; if it does not start with a model version, try the others."""
         while True:
             version = self._versions.choose()
             try:
@@ -130,9 +131,9 @@ class TritonHealer:
                     self._versions.prove(version)
                 break
             except PreflightError:
-                raise  # another version would change nothing
+                raise  # other versions would fail, too
             except (EmbeddedTritonError, OSError) as error:
-                # Why a request failed, its log alone says.
+                # Only Triton's log says why a request failed.
                 tail = f"\n{self._triton.log_tail()}" if isinstance(error, RequestError) else ""
                 self._triton.kill()
                 if self._stopped.is_set() or version is None:
@@ -143,7 +144,7 @@ class TritonHealer:
         self._started_at = time.monotonic()
 
     def _restart(self, part: str, reason: str) -> None:
-        """Restart Triton, after a pause if that was done just now, until it starts."""
+        """Restart Triton until it starts, with a pause if the last restart was recent."""
         self._state = "healing"
         while True:
             tail = self._triton.log_tail()
@@ -162,7 +163,7 @@ class TritonHealer:
     def _end_change(
         self, new: ModelVersion, change: Future[None], trouble: _Trouble | None
     ) -> _Trouble | None:
-        """Note how a change ended, or that there was trouble before; returns the trouble."""
+        """Record how a change ended, or what interrupted it; returns the trouble, if any."""
         self._change = None
         problem = change.exception() if change.done() else None
         if problem and not isinstance(problem, VersionError):
@@ -183,7 +184,7 @@ class TritonHealer:
         for stub, model in self._stubs.items():
             is_dead = processes.is_zombie(stub) and not self._stopped.wait(_REAPED_S)
             if is_dead and processes.is_zombie(stub):
-                # The model fails for ever, and Triton says nothing.
+                # All further requests to the model fail, and Triton does not report it.
                 return model, f"a process of {model} has died"
         now = time.monotonic()
         silence_s = _SILENCE_OF_CHANGE_S if self._change else SILENCE_S
@@ -195,13 +196,13 @@ class TritonHealer:
         return None
 
     def _find_stubs(self) -> None:
-        """Find the processes in which Triton runs Python, and their models."""
+        """Find the processes in which Triton runs Python (stubs), and their models."""
         self._stubs = {stub: _model_of(stub) for stub in self._triton.stubs}
         self._restarts = dict.fromkeys(self._stubs.values(), 0) | self._restarts
 
 
 def _model_of(stub: psutil.Process) -> str:
-    """Read a stub's model off its arguments: program, …/<model>/<version>/<file>."""
+    """Take a stub's model from its arguments: program, …/<model>/<version>/<file>."""
     try:
         return Path(stub.cmdline()[1]).parts[-3]
     except (psutil.Error, IndexError):  # it has died already
@@ -209,34 +210,34 @@ def _model_of(stub: psutil.Process) -> str:
 
 
 class Prober:
-    """Finds out whether the present Triton reads photos.
+    """Finds out whether the current Triton reads photos.
 
-    Triton says that it is ready while its models are dead. Clients' photos are proof, and cheap
-    to see: Triton's statistics count them, so a server under heavy load is not taken for one
-    that hangs. When none come, or none with plates, a photo of our own is read, in a thread.
+    Triton reports that it is ready even if its models are dead. Clients' photos are cheap proof
+    that it works: Triton's statistics count them, so a server under heavy load is not taken for one
+    that hangs. If there are none, or none with plates, a thread has Triton read a canary photo.
 
-    It last answered anything at `heard_at`; all models were last known to work at `read_at`, both
-    on `time.monotonic`'s clock.
+    At `heard_at` Triton last answered any request, at `read_at` all models were last known to work,
+    both on `time.monotonic`'s clock.
     """
 
     def __init__(self, triton: EmbeddedTriton, stopped: threading.Event) -> None:
         self.heard_at = self.read_at = float("-inf")
         self._triton, self._stopped = triton, stopped
-        # It shows a plate, so that every model has work.
+        # The canary shows a plate, so that every model has work.
         self._photo = DEFAULT_GOLDEN.read_bytes()
         self._counts: dict[str, int] = {}
 
     def start(self) -> None:
-        """Have photos read until it is stopped."""
+        """Start the thread that has the canary read."""
         threading.Thread(target=self._read, daemon=True).start()
 
     def forget(self) -> None:
-        """Let nothing that was read before count as proof: Triton was restarted."""
+        """Discard all earlier proof: Triton was restarted."""
         self._counts = {}
         self.read_at = float("-inf")
 
     def listen(self) -> None:
-        """Fetch the statistics, and see whether all models have answered since last time."""
+        """Fetch the statistics; if all models have answered since the last proof, set `read_at`."""
         before = self._counts
         counts = self._ask(lambda triton: triton.successes(_LISTEN_TIMEOUT_S))
         if counts is None:
@@ -244,11 +245,11 @@ class Prober:
         if before and all(counts.get(model, 0) > count for model, count in before.items()):
             self.read_at = self.heard_at
         elif before and all(counts.get(model, -1) >= count for model, count in before.items()):
-            return  # some have answered, some haven't yet; none was unloaded
+            return  # some models have not answered yet; none was unloaded
         self._counts = counts
 
     def _read(self) -> None:
-        """Have our photo read again and again, unless clients' photos were."""
+        """Have the canary read at intervals, unless clients' photos were read."""
         while not self._stopped.wait(_POLL_S):
             if time.monotonic() - self.read_at < _READ_EVERY_S:
                 continue
@@ -256,7 +257,7 @@ class Prober:
                 self.read_at = self.heard_at
 
     def _ask(self, question: Callable[[TritonHttp], Any]) -> Any:
-        """Ask, and note whether an answer came; None if it was none or a refusal."""
+        """Send a request, and set `heard_at` on an answer; None if it was refused or failed."""
         answer = None
         try:
             answer = question(self._triton.http)

@@ -1,8 +1,8 @@
-"""Where Triton is installed, what it runs with, and whether it can run on this machine.
+"""Finds Triton, prepares what it runs with, and checks whether it can run on this machine.
 
-It comes with the nvidia-pytriton wheel or with NVIDIA's container image. Most of what is checked
-here would otherwise end in a server that hangs while it loads its models. Each check yields what
-is wrong, and what to do about it.
+Triton comes with the wheel nvidia-pytriton or with NVIDIA's container image. Without the checks
+most of these problems would end in a server that hangs while it loads its models. Each check yields
+its problems, with what to do.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ from plate_models.release import MANIFEST, PHOTO_MODEL
 
 # The file that each backend loads.
 ARTIFACTS = {"openvino": "model.onnx", "pytorch": "model.pt", "python": "model.py"}
-# What the export leaves beside this model's model.py, which reads it when it loads.
+# What the export writes beside this model's model.py, which reads it when it is loaded.
 MANIFESTS = {PHOTO_MODEL: MANIFEST}
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 LIBPYTHON = f"libpython{_PYTHON}.so.1.0"
@@ -36,8 +36,8 @@ _STUB = "triton_python_backend_stub"
 class Installation:
     """An installed Triton: a folder with ``bin`` and ``backends``.
 
-    That of the wheel nvidia-pytriton has the Python backend alone and needs ours; NVIDIA's image
-    has its own backends, libraries and Python.
+    The wheel's Triton has only the Python backend, and needs this project's backends. NVIDIA's
+    image has its own backends, libraries and Python.
     """
 
     folder: Path
@@ -55,7 +55,7 @@ class Installation:
         return self.folder / stubs / _STUB
 
     def lay_out_backends(self, folder: Path) -> Path:
-        """Return the backend directory: an image's own, or one that is made here for the wheel."""
+        """Return the backend directory: the image's own, or the folder, filled for the wheel."""
         if not self.is_wheel:
             return self.folder / "backends"
         python = folder / "python"
@@ -63,36 +63,36 @@ class Installation:
         # Copied: Triton refuses a symlinked .so, which "escapes" its directory.
         for name in ("libtriton_python.so", "triton_python_backend_utils.py"):
             shutil.copy2(self.folder / "backends" / "python" / name, python)
-        # A symlink: the stub finds the wheel's libraries relative to where it really lies.
+        # A symlink: the stub finds the wheel's libraries relative to its real path.
         (python / _STUB).symlink_to(self.stub)
         for model in Path(str(files("plate_models"))).glob("backends/*/model.py"):
-            # Made here: a copy of a read-only folder could not be emptied again.
+            # Made, not copied: a copy of a read-only folder could not be deleted again.
             (folder / model.parent.name).mkdir()
             shutil.copy2(model, folder / model.parent.name)
         return folder
 
     def environment(self, profile: str) -> dict[str, str]:
-        """The environment in which the stubs find this Python and its packages."""
-        # The settings hold tokens, which a process that decodes clients' photos must not have.
+        """The environment variables with which the stubs find this Python and its packages."""
+        # The settings contain tokens; a process that decodes clients' photos must not have them.
         dropped = ("PYTHONHOME", "PYTHONPATH", "PLATES_")
         variables = {
             name: value
             for name, value in os.environ.items()
             if name == THREADS or not name.startswith(dropped)
         }
-        # The virtual environment is found through PATH, libpython through LD_LIBRARY_PATH. An
-        # image's stub finds its libpython by itself, and the image's order of libraries chooses
-        # the driver.
+        # The stub finds the virtual environment by PATH, and libpython by LD_LIBRARY_PATH. An
+        # image's stub finds its libpython itself, and the image's order of libraries must stay: it
+        # selects the driver.
         first = {"PATH": Path(sys.executable).parent}
         if self.is_wheel and (libpython := find_libpython()):
             first["LD_LIBRARY_PATH"] = libpython
         for name, folder in first.items():
             variables[name] = os.pathsep.join(filter(None, (str(folder), variables.get(name))))
-        # Threads that spin while they wait starve other processes on the same cores.
+        # Waiting threads that spin starve other processes on the same cores.
         variables["GOMP_SPINCOUNT"] = "0"
-        # A crop's matrices are small: shared between threads they take longer.
+        # A crop's matrices are small: several threads take longer.
         variables.setdefault("OPENBLAS_NUM_THREADS", "1")
-        # Each further arena of glibc's malloc keeps what it once held: together some 150 MB.
+        # Each arena of glibc's malloc keeps freed memory: further arenas cost some 150 MB.
         variables.setdefault("MALLOC_ARENA_MAX", "1")
         if profile != "gpu":
             variables["CUDA_VISIBLE_DEVICES"] = ""
@@ -100,9 +100,9 @@ class Installation:
 
 
 def find_installation() -> Installation | None:
-    """Find the wheel in this environment, else the Triton of NVIDIA's image around it."""
+    """Find the wheel in this environment, else the Triton of NVIDIA's image."""
     found = [Installation(Path("/opt/tritonserver"), is_wheel=False)]
-    # Not imported, which would take long.
+    # Not imported, as that takes long.
     spec = importlib.util.find_spec("pytriton")
     for package in (spec.submodule_search_locations or ()) if spec else ():
         found.insert(0, Installation(Path(package) / "tritonserver", is_wheel=True))
@@ -119,9 +119,9 @@ def find_libpython() -> Path | None:
 
 
 def find_problems(installation: Installation | None, repository: Path, profile: str) -> list[str]:
-    """List what a server lacks, each with what to do.
+    """List what keeps a server from running, each problem with what to do.
 
-    The profile chooses a model's ``configs/<profile>.pbtxt``, else its ``config.pbtxt``.
+    A model's config is ``configs/<profile>.pbtxt`` if there is one, else ``config.pbtxt``.
     """
     problems = [*_check_installation(installation), *_check_models(repository, profile)]
     if installation and not problems:
@@ -153,7 +153,7 @@ def _check_installation(installation: Installation | None) -> Iterator[str]:
             f"{folder} is mounted noexec, and Triton loads its backends from there: mount it "
             "exec, or set TMPDIR to another folder."
         )
-    # Of the model repository, whatever its path, Triton is shown a copy in the temporary folder.
+    # The model repository may have any path: Triton sees a copy in the temporary folder.
     paths = {
         "this Python": sys.executable,
         "this project": str(files("plate_models")),
@@ -186,7 +186,7 @@ def _check_models(repository: Path, profile: str) -> Iterator[str]:
 
 
 def find_gpu_problem() -> str | None:
-    """Ask NVIDIA's driver, as Triton loads it, why no GPU can be used; None if one can."""
+    """Ask NVIDIA's driver, loaded as Triton loads it, why no GPU is usable; None if one is."""
     try:
         driver = ctypes.CDLL("libcuda.so")
     except OSError:
@@ -200,7 +200,7 @@ def find_gpu_problem() -> str | None:
 
 def _check_stub(installation: Installation, profile: str) -> Iterator[str]:
     problem, variables = "Triton's Python stub does not start", installation.environment(profile)
-    try:  # without arguments it exits with 1 if it can start, with 127 if it lacks a library
+    try:  # without arguments it exits with 1, or with 127 if it lacks a library
         run = subprocess.run(  # noqa: S603 - Triton's own binary
             [installation.stub], env=variables, capture_output=True, text=True, timeout=30
         )

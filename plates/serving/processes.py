@@ -20,7 +20,7 @@ def die_with_parent(signal_number: int) -> None:
 
 
 def is_zombie(process: psutil.Process) -> bool:
-    """Report whether a process has ended and was not reaped."""
+    """Report whether a process has ended but is not reaped yet."""
     try:
         return process.is_running() and process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -28,9 +28,9 @@ def is_zombie(process: psutil.Process) -> bool:
 
 
 def kill_group(leader: int, timeout: float) -> None:
-    """SIGKILL the processes of a group until none is left or time is up.
+    """SIGKILL the processes of a group until none is left or the time is up.
 
-    They are reaped as well: in a container orphans become children of its first process.
+    They are reaped, too: in a container orphans become children of its first process.
     """
     deadline = time.monotonic() + timeout
     with contextlib.suppress(ProcessLookupError):

@@ -25,24 +25,24 @@ def running_service(
 ) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """Run `plates serve`, by default on a free port of this machine, and stop it.
 
-    The settings are environment variables above this process's own. Its log goes to a file;
-    `show` gets each piece of what it prints. It listens when it is yielded, with its URL, and may
-    not be ready yet; CommandError if it ended before.
+    The settings are environment variables, added to this process's own. The service's log goes to a
+    file; `show` gets each piece of its output. Yields the process and its URL once it listens, but
+    maybe before it is ready. Raises CommandError if it ends before.
     """
     with contextlib.ExitStack() as stack:
         process = stack.enter_context(
             subprocess.Popen(  # noqa: S603 - our own command
                 [*python("plates.cli.main"), "serve"],
                 stdin=subprocess.DEVNULL,
-                # A pipe doesn't fill: once it listens it prints two lines more.
+                # This pipe can't fill up: a service that listens prints only two more lines.
                 stdout=subprocess.PIPE,
-                # A file: a pipe that is not read would fill up and stop it.
+                # A file: a pipe that nobody reads would fill up and block the service.
                 stderr=stack.enter_context(log.open("wb")),
                 text=True,
                 env=os.environ | _DEFAULTS | dict(settings),
                 # Ctrl-C in a terminal is for this process, which stops the service in order.
                 start_new_session=True,
-                # For the case that this process is killed. Safe here: no thread holds a lock.
+                # Stops the service if this process is killed. Safe here: no thread holds a lock.
                 preexec_fn=lambda: die_with_parent(signal.SIGTERM),
             )
         )
@@ -61,7 +61,7 @@ def wait_until_ready(
     process: "subprocess.Popen[str] | None" = None,
     log: Path | None = None,
 ) -> None:
-    """Wait until /readyz answers 200; raises CommandError if it does not, or its process ends."""
+    """Wait until /readyz answers 200; CommandError if it does not in time, or the process ends."""
     deadline = time.monotonic() + within_s
     while True:
         try:

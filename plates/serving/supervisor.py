@@ -1,6 +1,6 @@
-"""Keeps the parts of the service running, reports their state, and gives up when that fails.
+"""Keeps the parts of the service running, reports their state, and gives up if they keep failing.
 
-`plates serve` has two parts, Triton and the gateway; `plates triton` has one.
+`plates serve` has two parts, Triton and the gateway, and more with cameras; `plates triton` one.
 """
 
 import contextlib
@@ -31,29 +31,29 @@ class Part(Protocol):
 
     @property
     def status(self) -> Status:
-        """Its state, restarts and model versions."""
+        """The part's state, restarts and model versions."""
 
     def start(self) -> None:
-        """Start it and wait until it runs; raises `EmbeddedTritonError` if it can't."""
+        """Start the part and wait until it runs; raises `EmbeddedTritonError` if it can't."""
 
     def tick(self) -> None:
-        """Do what is due without waiting; raises `GaveUp` if it fails again and again."""
+        """Do what is due without waiting; raises `GaveUp` if the part keeps failing."""
 
     def stop(self) -> None:
-        """End it in any state; a second call does nothing."""
+        """Stop the part in any state; a second call does nothing."""
 
 
 class Supervisor:
-    """Starts parts in order, as later ones need the first; stops that one last."""
+    """Starts the parts in order and stops the first one last, as the others need it."""
 
     def __init__(self, parts: Sequence[Part], status_file: Path) -> None:
         self._parts = parts
         self._status_file = status_file
         self._written: Status | None = None
-        self._is_kept = True  # whether the file has it
+        self._is_saved = True  # whether the status file has it
 
     def start(self) -> None:
-        """Start all parts; raises `EmbeddedTritonError` if one of them can't be started."""
+        """Start all parts; raises `EmbeddedTritonError` if a part can't be started."""
         with self._failure_written():
             self._write()
             for part in self._parts:
@@ -61,7 +61,7 @@ class Supervisor:
             self._write()
 
     def run(self) -> NoReturn:
-        """Keep the parts running; raises `GaveUp` if one fails again and again."""
+        """Keep the parts running; raises `GaveUp` if a part keeps failing."""
         with self._failure_written():
             while True:
                 for part in self._parts:
@@ -70,8 +70,8 @@ class Supervisor:
                 time.sleep(TICK_S)
 
     def stop(self) -> None:
-        """End all parts, the first one last, which the others need."""
-        # Together: each takes a second or more, and an engine kills what has not ended after ten.
+        """Stop all parts, the first one last."""
+        # In parallel: each takes a second or more, and a container engine kills the rest after ten.
         with ThreadPoolExecutor(len(self._parts)) as pool:
             list(pool.map(lambda part: part.stop(), self._parts[1:]))
         self._parts[0].stop()
@@ -89,21 +89,21 @@ class Supervisor:
     def _write(self, state: State | None = None) -> None:
         status = merge([part.status for part in self._parts])
         status = replace(status, state=state or status.state)
-        if status == self._written and self._is_kept:
+        if status == self._written and self._is_saved:
             return
         if self._written is None or status.state != self._written.state:
             log.info("The service is %s.", status.state)
-        self._written, was_kept, self._is_kept = status, self._is_kept, True
+        self._written, was_saved, self._is_saved = status, self._is_saved, True
         try:
             write_status(self._status_file, status)
-        except OSError as error:  # A full disk must not end the service; it may be free later.
-            self._is_kept = False
-            if was_kept:
+        except OSError as error:  # A full disk must not end the service; it may have space later.
+            self._is_saved = False
+            if was_saved:
                 log.warning("The status file can't be written: %s.", error)
 
 
 class RestartBudget:
-    """Bounds the restarts of one part, and spaces them out."""
+    """Limits the restarts of a part, and delays them."""
 
     def __init__(self, part: str) -> None:
         self._part = part
@@ -111,7 +111,7 @@ class RestartBudget:
         self._in_a_row = 0
 
     def spend(self, reason: str) -> float:
-        """Seconds to wait before one more restart; raises `GaveUp` if there were too many."""
+        """Count a restart; returns the seconds to wait before it. `GaveUp` if it is too many."""
         now = time.monotonic()
         self._times = [moment for moment in self._times if now - moment < WINDOW_S]
         if self._in_a_row >= MAX_IN_A_ROW or len(self._times) >= MAX_IN_WINDOW:

@@ -1,4 +1,4 @@
-"""Start, ask and stop one Triton on this machine."""
+"""Starts, watches and stops one Triton on this machine."""
 
 import contextlib
 import os
@@ -22,53 +22,52 @@ from plates.serving.errors import PreflightError, StartError
 from plates.serving.installation import Installation, find_installation, find_problems
 
 LOOPBACK = "127.0.0.1"
-# In which all models must load and warm up.
+# The time in which all models must load and warm up.
 READY_S = 180.0
-# Triton's own patience at its exit: an idle keep-alive client holds it for all of it.
+# Triton's own limit for its exit; with a client's idle keep-alive connection it takes this long.
 EXIT_TIMEOUT_S = 3
-# Then what is left is killed. With the gateway's own stop before it the service ends within ten
-# seconds.
+# Then the rest is killed. With the gateway's stop before, the service ends within ten seconds.
 STOP_S = 5.0
 KILL_S = 2.0
-# gRPC clients that know several Tritons by one name ask for its addresses only when a connection
-# ends. Triton ends them regularly, so that clients get to know new Tritons.
+# gRPC clients resolve a name that several Tritons share again only when a connection ends. Triton
+# ends connections regularly, so that clients find new Tritons.
 CONNECTION_AGE_S = 20
 # Only the supervisor may load models, register memory for Triton to write to, or set log files.
 _RESTRICTED_APIS = "model-repository,shared-memory,trace,logging"
 _LOG = "triton.log"
 _LOG_TAIL_LINES = 30
-# What decoders say about clients' photos ends up in the log as well.
+# Decoders write messages about clients' photos to the log, too.
 MAX_LOG_BYTES = 8 * 2**20
 _POLL_S = 0.1
-# Below those of outgoing connections: one of these could have a port while Triton is restarted.
+# Below the ports of outgoing connections, which could take a port while Triton is restarted.
 _PORTS = range(20_000, 32_768)
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - compared with, not listened on
 
-# Gets a server's own folder; returns the model repository to serve.
+# Takes a server's own folder and returns the model repository to serve.
 LayOut = Callable[[Path], Path]
 
 
 class EmbeddedTriton:
-    """A tritonserver of this process's own, by default on loopback, on free ports.
+    """A tritonserver process, by default on free ports of loopback.
 
-    Call `start` and `stop`. It ends with the thread that starts it.
+    Call `start` and `stop`. The server ends with the thread that starts it.
     """
 
     def __init__(self, settings: Settings, parent: Path | None = None) -> None:
-        """Describe the server that the settings ask for; its own folder is made in the parent."""
+        """Configure a server by the settings; `start` makes its own folder in the parent."""
         self._parent, self.repository = parent, settings.model_repository.resolve()
         self.profile, self.host = settings.profile, str(settings.triton_host)
         self.shm_prefix = ""
-        # By endpoint; each 0 is replaced by a free one.
+        # By endpoint; `start` replaces each 0 by a free port.
         self._ports: dict[str, int] = {
             name: getattr(settings, f"triton_{name}_port") for name in ("http", "grpc", "metrics")
         }
-        # host:port of each endpoint, as clients want it; known once it is started.
+        # host:port of each endpoint for clients; set by `start`.
         self.http_url = self.grpc_url = self.metrics_url = ""
         self._key = secrets.token_hex(16)
         self._server: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
-        # It may be stopped by one thread while another one starts it.
+        # A thread may stop it while another thread starts it.
         self._lock = threading.Lock()
         self._stopped = False
 
@@ -79,10 +78,10 @@ class EmbeddedTriton:
 
     @property
     def stubs(self) -> list[psutil.Process]:
-        """The processes that run the models' Python, one for each instance; zombies included."""
+        """The processes that run the models' Python, one for each instance; includes zombies."""
         server = self._server
         if server and server.poll() is None:
-            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended just now
+            with contextlib.suppress(psutil.NoSuchProcess):  # it ended just now
                 return psutil.Process(server.pid).children()
         return []
 
@@ -99,19 +98,19 @@ class EmbeddedTriton:
         return "\n".join(kept[-_LOG_TAIL_LINES:])
 
     def tidy(self) -> None:
-        """Hide photos in memory from other users; empty a log that is too long for the disk."""
+        """Make shared memory, which holds photos, private; empty a log that is too long."""
         for segment in processes.leftovers(self.shm_prefix):
             with contextlib.suppress(OSError):  # It has gone, or is another user's.
                 segment.chmod(0o600)
         log = self._folder and self._folder / _LOG
         if log and log.exists() and log.stat().st_size > MAX_LOG_BYTES:
-            # The server appends: what it writes next is at the new beginning.
+            # The server opened it to append: it continues at the new beginning.
             os.truncate(log, 0)
 
     def start(self, lay_out: LayOut | None = None) -> None:
         """Start the server and wait until every model is loaded and warm.
 
-        A second start takes the same ports: clients know them. Without `lay_out` the original
+        A second start uses the same ports, as clients know them. Without `lay_out` the original
         repository is served.
 
         Raises:
@@ -124,12 +123,12 @@ class EmbeddedTriton:
             self._wait_until_ready()
         except BaseException as error:
             self.kill()
-            if isinstance(error, OSError):  # a full disk, or no room for a process
+            if isinstance(error, OSError):  # a full disk, or too many processes
                 raise PreflightError([f"Triton can't be started: {error}."]) from error
             raise
 
     def stop(self) -> None:
-        """End the server for good, within 7 s, with all its processes and files."""
+        """Stop the server for good, within 7 s, with all its processes and files."""
         with self._lock:
             self._stopped = True
             server = self._server
@@ -140,13 +139,13 @@ class EmbeddedTriton:
         self.kill()
 
     def kill(self) -> None:
-        """End what is left of the server and remove its files; it can be started again."""
+        """Kill the server's processes and remove its files; it can be started again."""
         with self._lock:
             server, self._server = self._server, None
             folder, self._folder = self._folder, None
         try:
             if server is not None:
-                # Its stubs are in its group. They survive its crash, and ignore SIGTERM.
+                # The stubs are in the server's group. They survive its crash, and ignore SIGTERM.
                 processes.kill_group(server.pid, KILL_S)
                 server.poll()
                 for segment in processes.leftovers(self.shm_prefix):
@@ -154,7 +153,7 @@ class EmbeddedTriton:
                         segment.unlink()
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
-        except BaseException:  # a stop signal: `stop` has all of it to do
+        except BaseException:  # a stop signal: `stop` must do all of this again
             self._server, self._folder = server, folder
             raise
 
@@ -167,12 +166,12 @@ class EmbeddedTriton:
         return installation
 
     def _choose_ports(self) -> Iterator[str]:
-        """Replace each port 0 by a free one; say which of the others can't be used."""
-        # All are held until all are known, so that no two are the same.
+        """Replace each port 0 by a free one; yield a problem for each port that can't be used."""
+        # Hold all sockets until all ports are chosen, so that no two are the same.
         with contextlib.ExitStack() as held:
             for name, port in self._ports.items():
                 probe = held.enter_context(socket.socket())
-                if port and list(self._ports.values()).count(port) == 1:  # two can't have one
+                if port and list(self._ports.values()).count(port) == 1:  # not of two endpoints
                     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 reason = ""
                 for choice in [port] if port else random.sample(_PORTS, 100):
@@ -195,7 +194,7 @@ class EmbeddedTriton:
         backends = installation.lay_out_backends(folder / "backends")
         repository = lay_out(folder) if lay_out else self.repository
         self.shm_prefix = f"plates_{os.getpid()}_{secrets.token_hex(4)}_"
-        # If this process is killed, the kernel asks the server to end.
+        # If this process is killed, the kernel sends SIGTERM to the server.
         command = ["setpriv", "--pdeathsig", "TERM", str(installation.server)]
         command += self._options(repository, backends)
         with self._lock:
@@ -207,8 +206,8 @@ class EmbeddedTriton:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    # The stubs import first from where they are started: that must be a folder
-                    # without a queue.py of the user's.
+                    # The stubs import from their current folder first: no user's queue.py may be
+                    # there.
                     cwd=folder,
                     env=installation.environment(self.profile),
                     # Ctrl-C in a terminal is for this process, which stops the server in order.
@@ -219,10 +218,10 @@ class EmbeddedTriton:
         locked = f"{_RESTRICTED_APIS}:{KEY_HEADER}={self._key}"
         options = [
             f"--model-repository={repository}",
-            # Explicit: models can be loaded and unloaded while it runs.
+            # explicit: models can be loaded and unloaded at run time.
             "--model-control-mode=explicit",
             "--load-model=*",
-            # Otherwise it is not ready while another model version is loaded.
+            # Otherwise Triton is not ready while another model version is loaded.
             "--strict-readiness=false",
             f"--backend-directory={backends}",
             # Otherwise each model's process is started twice.

@@ -1,7 +1,8 @@
-"""Model versions: which are in the repository, what Triton is shown, which one is served.
+"""Model versions: finds them, copies them for Triton, and chooses which version is served.
 
-A model version is a version folder in each of the models that read a photo. The export writes
-its manifest last: without one there is no version. What lacks a file is refused when it is tried.
+A model version is a version folder in each of the models that read a photo. The export writes its
+manifest last: without a manifest there is no version. A version that lacks a file is refused when
+it is tried.
 """
 
 import hashlib
@@ -18,7 +19,7 @@ from plates.serving.client import Plate, TritonHttp
 from plates.serving.errors import RequestError, StartError, VersionError
 
 TRIAL = f"{PHOTO_MODEL}_trial"
-# In pixels. Engines that compute in less than float32 move a box by a fraction of one.
+# In pixels. Engines with less precision than float32 move a box by a fraction of a pixel.
 BOX_TOLERANCE = 4.0
 LOOK_PAUSE_S = 2.0
 _READ_S = 30.0
@@ -26,7 +27,7 @@ _READ_S = 30.0
 _FINISH_S = 60.0
 _POLL_S = 0.1
 _LONGEST_REASON = 500
-# By default Triton serves the newest version alone.
+# Without a policy Triton serves only the newest version.
 _ALL_VERSIONS = "\nversion_policy { all { } }\n"
 
 Plates = Sequence[Plate]
@@ -40,11 +41,11 @@ class ModelVersion:
 
     number: int
     repository: Path
-    # The manifest's SHA-256 of files, by their path in the repository.
+    # SHA-256 of each file by its path in the repository, from the manifest.
     hashes: Mapping[str, str]
-    # What must be read on the golden photo: text and box of each plate.
+    # Text and box of each plate that must be read in the golden photo.
     plates: Plates
-    # Changes when any file in one of its folders does.
+    # Changes when any file in one of the version's folders changes.
     fingerprint: str
 
     @property
@@ -77,10 +78,10 @@ def _find_version(repository: Path, number: int) -> ModelVersion | None:
 
 
 def read_golden_photo(triton: TritonHttp, version: ModelVersion, model: str = PHOTO_MODEL) -> None:
-    """Have a model read a version's golden photo, and compare with what was read at export.
+    """Have a model read a version's golden photo, and compare its plates with those at export.
 
-    More plates are no fault: one may have been unreadable at export by a narrow margin. Raises
-    VersionError if a plate is missing, has another text or is elsewhere; RequestError; OSError.
+    Additional plates are no error: at export a plate may just have missed the threshold. Raises
+    VersionError if a plate is missing, has another text or another place; RequestError; OSError.
     """
     if not version.plates:
         return
@@ -102,14 +103,14 @@ def _describe(plates: Plates) -> str:
 
 
 class View:
-    """The model repository that Triton is shown: the versions that it is to serve, no others.
+    """The model repository that Triton sees: only the versions that it must serve.
 
-    It holds copies: what was checked is what is served, even if the original changes. A file
-    that is not what its manifest says raises `VersionError`.
+    It has copies, so that Triton serves what was checked even if the originals change. A file that
+    does not match its manifest raises `VersionError`.
     """
 
     def __init__(self, folder: Path, version: ModelVersion) -> None:
-        """Make the folder, with one version and the models that belong to no version."""
+        """Make the folder, with one version, and with the models that belong to no version."""
         self.folder = folder
         self.version = version
         folder.mkdir()
@@ -121,11 +122,11 @@ class View:
                 (folder / model).symlink_to(config.parent)
 
     def add(self, version: ModelVersion, model: str, name: str = "") -> None:
-        """Show a version of a model, if wanted under another name."""
+        """Add a version of a model, under another name if one is given."""
         folder = self.folder / (name or model)
         source, target = version.repository / model, folder / str(version.number)
         if not folder.exists():
-            # Without its parents: the view is deleted when the server ends, and must stay so.
+            # Without parents: a view that was deleted with its server must not be made again.
             folder.mkdir()
             (folder / "configs").mkdir()
             for path in (source / "config.pbtxt", *(source / "configs").glob("*.pbtxt")):
@@ -142,7 +143,7 @@ class View:
                 _copy(path, target, version.hashes.get(f"{model}/{target.name}/{path.name}", ""))
 
     def drop(self, model: str, version: ModelVersion | None = None) -> None:
-        """Show a version of a model no more, or the whole model."""
+        """Remove a version of a model, or the whole model."""
         folder = self.folder / model
         shutil.rmtree(folder / str(version.number) if version else folder, ignore_errors=True)
 
@@ -159,17 +160,17 @@ def _copy(source: Path, folder: Path, digest: str) -> None:
 
 
 def change_version(triton: TritonHttp, view: View, new: ModelVersion) -> None:
-    """Replace the version that a Triton serves, as the view shows it; photos are read meanwhile.
+    """Replace the version that a Triton and its view serve, while Triton goes on reading photos.
 
-    The new nets are loaded beside the old ones, then the model that calls them, under a trial
-    name, which must read the golden photo. Only then is it loaded under the real name: Triton
-    sends it the photos that come from then on and lets the old one finish; the old nets are
-    unloaded last. Triton can't do the trial by itself: it takes a model for ready whose warm-up
-    failed, and lets no model call another one before it is ready.
+    The new nets are loaded beside the old ones, then the model that calls them, under a trial name;
+    it must read the golden photo. Only then is that model loaded under its real name: Triton sends
+    it all further photos and lets the old model finish; the old nets are unloaded last. Triton
+    can't do the trial itself: it reports a model as ready whose warm-up failed, and a model can't
+    call others before it is ready.
 
     Raises:
-        VersionError: The new one can't be served; the old one is served as before.
-        RequestError: What is loaded now is unknown: Triton must be restarted.
+        VersionError: The new version can't be served; the old one is served as before.
+        RequestError: It is unknown which models are loaded: Triton must be restarted.
     """
     old = view.version
     try:
@@ -182,7 +183,7 @@ def change_version(triton: TritonHttp, view: View, new: ModelVersion) -> None:
         view.add(new, PHOTO_MODEL)  # it is loaded below
     except (VersionError, RequestError, OSError) as error:
         if isinstance(error, RequestError) and error.status is None:
-            raise  # what Triton did not answer, it may still do
+            raise  # Triton may still do what it did not answer
         view.drop(PHOTO_MODEL, new)
         _unload_trial(triton, view, new)
         _unload_nets(triton, view, new)
@@ -202,7 +203,7 @@ def _unload_trial(triton: TritonHttp, view: View, version: ModelVersion) -> None
         if error.status is None:
             raise
     _await_end(triton, TRIAL, version)
-    # Not before: Triton says nothing about models that are not in its repository.
+    # Only now: Triton reports nothing about models that are not in its repository.
     view.drop(TRIAL)
 
 
@@ -215,27 +216,27 @@ def _unload_nets(triton: TritonHttp, view: View, version: ModelVersion) -> None:
 
 
 def _await_end(triton: TritonHttp, model: str, version: ModelVersion) -> None:
-    """Wait until a version has answered its last request, but not for ever."""
+    """Wait until a version has answered its last request, at most `_FINISH_S`."""
     deadline = time.monotonic() + _FINISH_S
     while triton.holds(model, version.number) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
 
 
 class Versions:
-    """Chooses the version to serve: the newest that can be served.
+    """Chooses the version to serve: the newest one that can be served.
 
-    A refused version is not tried again until its files change. The served one stays until a
-    newer one has proved itself, or until it is removed from the repository.
+    A refused version is not tried again until its files change. The served version stays until a
+    newer one has passed its trial, or until it is removed from the repository.
     """
 
     def __init__(self, repository: Path) -> None:
         # None if the repository holds no versions.
         self.serving: ModelVersion | None = None
-        # Whether it has been served, which means that it reads its golden photo.
+        # Whether `serving` has been served, which means that it reads its golden photo.
         self.is_proven = False
         self.view: View | None = None
         self._repository = repository
-        # By fingerprint. Replaced, never changed: another thread reads it.
+        # By fingerprint. Replaced, never modified: another thread reads it.
         self._refused: dict[str, tuple[ModelVersion, str]] = {}
         self._forgiven: set[str] = set()
         self._seen: ModelVersion | None = None
@@ -243,13 +244,13 @@ class Versions:
 
     @property
     def refused(self) -> dict[str, str]:
-        """Version to the reason, in short, why it is not served."""
+        """Number of each refused version to the reason, in short."""
         return {str(version.number): _shorten(why) for version, why in self._refused.values()}
 
     def choose(self) -> ModelVersion | None:
-        """Choose what to start: what was served before if it is there, else the newest.
+        """Choose the version to start: the one that was served if it still exists, else the newest.
 
-        Raises StartError if all were refused; the next call begins anew with all of them.
+        Raises StartError if all versions were refused; the next call tries all of them again.
         """
         left = self._acceptable()
         if not left and self._refused:
@@ -265,7 +266,7 @@ class Versions:
         return self.serving
 
     def lay_out(self, folder: Path) -> Path:
-        """Make a view of the chosen version in a server's folder; returns what to serve."""
+        """Make a view of the chosen version in a server's folder; returns the folder to serve."""
         self.view = None
         if self.serving is None:
             return self._repository
@@ -274,22 +275,22 @@ class Versions:
         return self.view.folder
 
     def _acceptable(self) -> list[ModelVersion]:
-        """List the versions that were not refused as they are now, newest first."""
+        """List the versions that are not refused in their present state, newest first."""
         found = find_versions(self._repository)
         there = {version.fingerprint for version in found}
         self._refused = {mark: why for mark, why in self._refused.items() if mark in there}
         return [version for version in found if version.fingerprint not in self._refused]
 
     def prove(self, version: ModelVersion) -> None:
-        """Note that a version is served."""
+        """Record that a version is served."""
         self.serving, self.is_proven = version, True
         self._forgiven.discard(version.fingerprint)
         log.info("Model version %d is served.", version.number)
 
     def refuse(self, version: ModelVersion, reason: str, *, forgive: bool = False) -> None:
-        """Note that a version can't be served as it is.
+        """Record that a version can't be served in its present state.
 
-        The first failure is forgiven if it may have another cause, as a crash has.
+        With `forgive` its first failure does not count, as a crash may have another cause.
         """
         if forgive and version.fingerprint not in self._forgiven:
             self._forgiven.add(version.fingerprint)
@@ -299,9 +300,9 @@ class Versions:
         log.error("Model version %d is refused: %s", version.number, _shorten(reason))
 
     def due(self) -> ModelVersion | None:
-        """Search, every few seconds, for a version that should be served instead.
+        """Every few seconds, search for the version to change to; None if there is none.
 
-        That is the newest that is not refused, once its files were the same twice.
+        That is the newest version that is not refused, once two searches found the same files.
         """
         if self.serving is None or time.monotonic() - self._looked_at < LOOK_PAUSE_S:
             return None
@@ -315,7 +316,7 @@ class Versions:
 
 
 def _shorten(reason: str) -> str:
-    """Of a reason that ends with a log, keep the first line and the first that names a failure."""
+    """Keep the first line of a reason with a log, and the first line of a failure to load."""
     lines = [line.strip() for line in reason.splitlines() if line.strip()]
     failures = [line for line in lines if "failed to load '" in line and " version " in line]
     return " ".join([lines[0], *failures[:1]])[:_LONGEST_REASON]

@@ -103,7 +103,7 @@ def test_the_built_images_read_a_sample(tmp_path_factory, tmp_path):
     environment = {name: os.environ[name] for name in kept if name in os.environ}
     environment["PATH"] = f"{sys.base_prefix}/bin:{os.environ['PATH']}"
     for image in IMAGES:
-        build, clone = read_stages(image)[0], folder / image  # which stands for /plates
+        build, clone = read_stages(image)[0], folder / image  # stands for /plates
         for place, (instruction, value) in enumerate(build.steps):
             copy_sources(build.steps[:place], clone)
             if instruction == "RUN":

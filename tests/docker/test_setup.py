@@ -70,7 +70,7 @@ def test_a_clone_is_set_up_and_again_after_it_was_moved(tmp_path):
     # The second time only the packages are installed.
     assert machine.set_up()[::2] == (0, everything)
     serving = [f"{INSTALL} {DEV.replace('dev', 'triton-cpu')}", everything[-1]]
-    assert machine.set_up(ROLE="triton-cpu")[::2] == (0, serving)  # without torch
+    assert machine.set_up(ROLE="triton-cpu")[::2] == (0, serving)  # no torch
 
 
 def test_another_pip_installs_pip_if_venv_can_not(tmp_path):

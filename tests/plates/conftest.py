@@ -1,4 +1,4 @@
-"""The command in the tests' process, where nothing about a process of its own is tested."""
+"""Runs the command in the tests' process, for tests that need no process of its own."""
 
 from subprocess import CompletedProcess
 
@@ -9,7 +9,7 @@ from plates.cli import main as cli
 
 @pytest.fixture
 def run(capsys):
-    """Run a command: its words to its exit status, stdout and stderr."""
+    """Run a command by its words; returns its exit status, stdout and stderr."""
 
     def run(*words):
         try:

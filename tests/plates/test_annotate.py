@@ -22,7 +22,7 @@ def test_annotations_are_drawn_on_a_copy(tmp_path):
     assert abs(left - 100) <= 2 and abs(bottom - 160) <= 2 and right >= 300
     assert not drawn[125:135, 150:250].any()  # the plate itself stays legible
     write_jpeg(tmp_path / "a.jpg", drawn)
-    assert cv2.imread(str(tmp_path / "a.jpg")).shape == (100, 65_500, 3)  # as a JPEG can be
+    assert cv2.imread(str(tmp_path / "a.jpg")).shape == (100, 65_500, 3)  # a JPEG's largest side
     readable, unreadable = (annotate(image, [plate(quad, text)])[125, 100] for text in ("?", ""))
     assert (readable != unreadable).any()
 

@@ -1,4 +1,4 @@
-"""`plates bench`: its load client measures rightly, its tools run and judge."""
+"""`plates bench`: the load client's measurements, and the tools' verdicts."""
 
 import asyncio
 import math
@@ -41,7 +41,7 @@ def test_an_answer_is_judged(answer, request_, row):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # TorchScript's
 def test_serve_measures_a_service_beside_the_published_pipeline(tmp_path, monkeypatch):
     monkeypatch.setattr(serve, "CONCURRENCIES", (1, 2))
-    monkeypatch.setenv("GOMP_SPINCOUNT", "0")  # The published shape unsets it.
+    monkeypatch.setenv("GOMP_SPINCOUNT", "0")  # The published pipeline unsets it.
     # Stand-ins for the published recognizer, which is not part of the project.
     flat = torch.nn.Sequential(torch.nn.AvgPool2d((24, 5)), torch.nn.Flatten(2))
     spread = torch.nn.Sequential(torch.nn.Conv2d(3, 23, 1), flat)
@@ -69,7 +69,7 @@ def test_serve_measures_a_service_beside_the_published_pipeline(tmp_path, monkey
 
 
 def test_ratio_of_medians_pairs_the_photos():
-    # Photo by photo always half: whatever is drawn, the ratio is one half.
+    # Each photo takes half the time: every resampled ratio is one half.
     slow = [100.0, 1000.0, 10.0, 300.0, 50.0]
     assert median_ratio([ms / 2 for ms in slow], slow) == (0.5, (0.5, 0.5))
     value, (low, high) = median_ratio([1.0, 2.0, 3.0, 4.0], [4.0, 2.0, 8.0, 4.0])
@@ -106,9 +106,9 @@ def test_goodput_counts_neither_the_late_nor_what_came_after_the_end():
 def test_healed_is_when_everything_goes_well_for_good():
     rows = [
         row(10.5, 11, 503),
-        row(11, 11.5),  # another instance still works
+        row(11, 11.5),  # another instance answers
         row(12, 13, 503),
-        row(13, 14, 429),  # a full queue is no illness
+        row(13, 14, 429),  # a full queue is no fault
         row(13, 15),
     ]
     assert judge(YOLO, 10, rows) == {
@@ -126,7 +126,7 @@ def test_healed_is_when_everything_goes_well_for_good():
         (YOLO, [row(10, 11, 503, retry_after=False)], "without Retry-After"),
         (YOLO, [row(10, 11, 0)], "photos lost"),
         (YOLO, [row(10, 11, 200, right=False)], "wrong readings"),
-        # A killed gateway loses what is in flight, and no more; frozen processes time out.
+        # A killed gateway loses only requests in flight; requests to a frozen process time out.
         (GATEWAY, [row(9.9, 10, 0)], ""),
         (GATEWAY, [row(9.9, 10, 0), row(10.5, 10.6, 0)], "photos lost"),
         (FROZEN, [row(10, 15, 504)], ""),

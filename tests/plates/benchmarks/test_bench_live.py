@@ -1,7 +1,7 @@
-"""The service under overload, mixed traffic and kill -9: short versions of `plates bench`.
+"""The service under overload, mixed traffic and kill -9: short runs of `plates bench`.
 
-The long ones have floors for goodput, latency, growth and time; a test that has the machine
-for itself neither in space nor in time can't.
+The long runs have floors for goodput, latency, growth and time. A test can't have them, as it is
+short and shares its machine.
 """
 
 import pandas
@@ -14,11 +14,11 @@ from plates.benchmarks.service import service
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
-# Between the first third and the end; a leak of one photo's pixels per request is 300 MiB.
+# From the first third to the end; a leak of one photo's pixels per request would be 300 MiB.
 GROWTH_MIB = 150.0
-# The bench's floor is for a machine that does nothing else; this one is for every machine.
+# The limit of `plates bench` is for an idle machine; this one holds on every machine.
 WITHOUT_A_HAND_S = 60
-# `plates bench faults` has all: of these kinds, and what tests of serving kill.
+# `plates bench faults` has all: the others are of these kinds, or are in the tests of serving.
 BORNE = ("kill yolo", "kill the gateway", "freeze Triton")
 
 
@@ -28,10 +28,10 @@ def test_overload_is_refused_politely_and_mixed_traffic_leaves_nothing(tmp_path,
     monkeypatch.setattr(overload, "FACTORS", (0.5, 4.0))
     with service(None, PLATES_MODEL_REPOSITORY=str(REPOSITORY)) as served:
         here = ("--url", served.url, "--pid", str(served.pid))
-        # Long enough that only the queue refuses, on slow machines too.
+        # Long enough that no deadline expires, on slow machines either: only the queue refuses.
         words = ("--seconds", "3", "--deadline", "10")
         _, overloaded = bench(tmp_path, "overload", *here, *words)
-        # Also shows what the overload left.
+        # After the overload, so that its remains are found, too.
         _, soaked = bench(tmp_path, "soak", *here, "--minutes", "0.34")
         assert served.log is not None and served.ready_s is not None and served.ready_s > 0
         assert "Traceback" not in served.log.read_text(errors="replace")
@@ -40,7 +40,7 @@ def test_overload_is_refused_politely_and_mixed_traffic_leaves_nothing(tmp_path,
     assert set(worst["statuses"]) == {"200", "429"}, worst
     assert worst["without Retry-After"] == 0
     assert worst["goodput/s"] > 0 and normal["goodput/s"] > 0
-    # The deadline is the gateway's, from the request's head; this clock began before it.
+    # The gateway's deadline begins with the request's head, after this clock.
     assert worst["p99 ms"] < 2 * 1000 * 10
     answers = pandas.DataFrame(soaked["answers"])
     assert answers["expected"].all(), answers
@@ -50,12 +50,12 @@ def test_overload_is_refused_politely_and_mixed_traffic_leaves_nothing(tmp_path,
     warm = samples[len(samples) // 3 :]
     assert not warm.isna().any(axis=None), "a process ended or started"
     growth = warm.iloc[-1] - warm.iloc[0]
-    # Triton's pools grow with the largest photo, and stay.
+    # Triton's pools grow with the largest photo and keep their size.
     assert growth[soak.MEMORY] < GROWTH_MIB and growth[soak.SHARED] < 64
 
 
 def test_the_service_heals_without_a_hand(tmp_path, monkeypatch):
-    """One service, which bears these faults one after the other."""
+    """One service suffers all faults, one after the other."""
     monkeypatch.setattr(faults, "FAULTS", {fault: faults.FAULTS[fault] for fault in BORNE})
     _, found = bench(tmp_path, "faults")
     assert [row["fault"] for row in found["faults"]] == [*BORNE]

@@ -1,4 +1,4 @@
-"""`plates bench passes`: what is reported of films is judged rightly."""
+"""`plates bench passes`: verdicts on reports of films."""
 
 import numpy as np
 import pytest
@@ -31,14 +31,14 @@ def report(text, first, last, box=LEFT, frames=5, kind="pass.ended", name="a", s
 
 
 def judged(*reports):
-    """Two plates for 10 frames: one left, and one right that is small in all but three."""
+    """Judge reports of two plates in 10 frames; the right one is small in all but three."""
     left = LabelledPlate(LEFT, "A123BC77", True, quad=quad(LEFT), kind="ru.car")
     right = [
         LabelledPlate(RIGHT, "A124BC77", number > 6, quad=quad(RIGHT), kind="ru.car")
         for number in range(10)
     ]
     truths = tuple(((0, left), (1, plate)) for plate in right)
-    # One is not readable at first; the surest view of the other one is wrong.
+    # The left plate is unreadable at first; the surest reading of the right one is wrong.
     plates = [
         [seen("A123BC77", IN_LEFT, sure=0.3 if n < 4 else 0.99), seen("A124BC77", IN_RIGHT)]
         for n in range(10)
@@ -58,7 +58,7 @@ RIGHT_ONE = report("A124BC77", 0, 1.8, RIGHT, 10, name="b")
     [
         ([LEFT_ONE, RIGHT_ONE], [set(), set()]),
         ([RIGHT_ONE], [{"missed", "wrong"}, set()]),
-        # The report of the most frames counts.
+        # The report with the most frames counts.
         ([report("B1", 0, 0.6, name="c"), LEFT_ONE, RIGHT_ONE], [{"split"}, set()]),
         ([LEFT_ONE, RIGHT_ONE, report("", 0, 1, NOWHERE)], [{"stray"}, set(), set()]),
     ],
@@ -86,7 +86,7 @@ def test_outcomes_are_summed_up():
     assert kind | {"kind": "all"} == whole and kind["kind"] == "alike"
     counts = {"passes": 6, "missed": 1, "split": 0, "stray": 1, "clear": 6, "clear, wrong": 2}
     assert whole == whole | counts | {"wrong": 2, "readable, wrong": 2}
-    # Of five scores, three 1.0 and two 0.9, one is wrong.
+    # Of five scores (three 1.0, two 0.9) one is wrong.
     assert figures.figures["ece"] == pytest.approx((0.9 + 0.1) / 5, abs=0.001)
     russian, other, together = figures.tables["ways"]
     assert russian["best frame wrong"].startswith("3/6 ") and other["best frame wrong"] == "0/0"

@@ -1,4 +1,4 @@
-"""`plates bulk` as people run it, on a real Ray: kills, and going on."""
+"""`plates bulk` as users run it, on a real Ray: killed and continued."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path):
     paths = bulk.make_photos(folder, 119)
     paths.append(Path(shutil.copy(SCENE, paths[0].with_name("000119.jpg"))))
     with errors.open("w+") as stderr:
-        # A worker dies, then everything.
+        # Kill a worker, then everything.
         command = bulk.start(folder, out, 2, stderr)
         bulk.wait_for_chunks(command, out, 4)
         bulk.actors_of(command)[0].kill()
@@ -34,13 +34,13 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path):
         assert not psutil.wait_procs(readers, timeout=bulk.WAIT_S)[1]
         before = bulk.parts_of(out)
         assert 10 <= len(before) < 60
-        # The same command goes on, until it is stopped, and to the end.
+        # Run the same command until it is stopped, then to the end.
         command = bulk.start(folder, out, 2, stderr)
         bulk.wait_for_chunks(command, out, len(before) + 6)
         readers = bulk.actors_of(command)
         command.send_signal(signal.SIGINT)
         assert command.wait(bulk.WAIT_S) == 128 + signal.SIGINT, errors.read_text()
-        assert "stopped; the same command goes on" in errors.read_text()
+        assert "stopped; the same command continues" in errors.read_text()
         assert not psutil.wait_procs(readers, timeout=bulk.WAIT_S)[1]
         assert not list((out / "work").iterdir())
         assert json.loads((out / "manifest.json").read_text())["state"] == "stopped"

@@ -1,4 +1,4 @@
-"""Chunks of an archive: what is committed, what is not, and what a death leaves."""
+"""Chunks of an archive: what is committed, and what remains after a process died."""
 
 import os
 import re
@@ -33,7 +33,7 @@ def out(tmp_path):
 
 
 def die(source, out, place):
-    """Have a process die in chunk 0."""
+    """Let a process die while it reads chunk 0."""
     words = (str(source), str(out), "0", place)
     done = subprocess.run([sys.executable, bulk_cases.__file__, *words], capture_output=True)
     assert done.returncode == -9, done.stderr.decode()
@@ -78,7 +78,7 @@ def test_a_death_anywhere_loses_nothing_and_doubles_nothing(source, out, place):
     rows = Counter(pandas.read_parquet(out / "plates")["photo"])
     assert set(rows) == {str(path) for path in source.rglob("*.jpg")}
     assert sorted(rows.values()) == [1, 1, 1, 1, 1, 1, 2, 2]
-    if place != "after the rename":  # there the journal outlives its chunk, and does no harm
+    if place != "after the rename":  # there the harmless journal stays
         assert not list(output.work.iterdir())
 
 

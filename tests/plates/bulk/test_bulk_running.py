@@ -1,4 +1,4 @@
-"""A run from listing to manifest, with a reader in this process instead of Ray's."""
+"""A run from the listing to the manifest, with a reader in this process instead of Ray."""
 
 import errno
 import json
@@ -66,12 +66,12 @@ def photos_of(request):
 
 def test_a_finished_run_has_nothing_left_to_do(ray, request_, monkeypatch, capfd):
     monkeypatch.setattr(running, "_REPORT_EVERY_S", 0)
-    find = running.find_photos  # pages may link to a photo twice
+    find = running.find_photos  # a photo may be linked twice
     monkeypatch.setattr(running, "find_photos", lambda url: (p for p in find(url) for _ in "12"))
     said = []
     done = run(request_, said.append)
     assert (done["state"], done["photos"], done["done"], done["failed"]) == ("complete", 12, 12, 0)
-    # Without a terminal progress is lines.
+    # Without a terminal the progress is printed in lines.
     assert "12 of 12 files are done, 0 could not be read" in said
     assert capfd.readouterr().err == ""
     assert run(request_) == done
@@ -180,7 +180,7 @@ def test_failures_are_read_again_when_asked_for(ray, request_, monkeypatch):
     photo, away = folder / "late.jpg", folder / "late.away"
     photo.write_bytes(jpeg(15))
 
-    def vanish(*arguments):  # between listing and reading
+    def vanish(*arguments):  # after the listing
         photo.rename(away)
         return ray.read(*arguments)
 
@@ -192,7 +192,7 @@ def test_failures_are_read_again_when_asked_for(ray, request_, monkeypatch):
     assert run(request_)["failed"] == 2
     ray.asked.clear()
     again = run(replace(request_, retry_failed=True))
-    assert len(ray.asked) == 1  # the chunk that may come out better, and no other
+    assert len(ray.asked) == 1  # only the chunk that may succeed
     assert (again["failed"], again["done"], again["state"]) == (1, 14, "complete")
     assert failed_in(request_) == {"broken.jpg": "broken-image"}
     assert len(photos_of(request_)) == 13
@@ -212,8 +212,8 @@ def test_a_full_disk_costs_no_more_than_another_run(ray, request_, monkeypatch):
     assert (done["state"], done["counts"]["done"]) == ("incomplete", 4)
     assert [(one["chunk"], one["problem"]) for one in done["not_written"]] == [(1, full), (2, full)]
     assert all(any(name in line and full in line for line in said) for name in ("manifest", "csv"))
-    # What was there is whole, and nothing lies beside it.
+    # The old files are whole, and no temporary ones are left.
     assert set(request_.out.rglob("*")) == before
     assert manifest_of(request_)["state"] == "stopped"
     assert run(request_)["state"] == "complete" and len(photos_of(request_)) == 12
-    assert sorted(path.name for path in mine) == [".mine.tmp", "mine.jpg"]  # searched only now
+    assert sorted(path.name for path in mine) == [".mine.tmp", "mine.jpg"]  # not searched before

@@ -1,4 +1,4 @@
-"""Where an archive's photos come from, and what becomes of those that can't be reached."""
+"""Where an archive's photos come from, and what happens to unreachable ones."""
 
 import functools
 import os
@@ -38,11 +38,11 @@ def test_a_folder_a_photo_and_a_pattern_are_searched(tmp_path):
     write_files(folder, {"notes.txt": b"", ".cache/preview.png": b""})
     assert names(tmp_path / "**" / "*.png") == []
     (folder / "folder.jpg").mkdir()
-    os.mkfifo(folder / "pipe.jpg")  # would keep its reader waiting for ever
+    os.mkfifo(folder / "pipe.jpg")  # a reader would wait for ever
     (folder / "day0" / "round").symlink_to(folder)
     (folder / "link.jpg").symlink_to(photos[0])
     (folder / "gone.jpg").symlink_to(folder / "nothing")
-    (folder / os.fsdecode(b"\xff::.JPG")).write_bytes(jpeg(5))  # names may be no text
+    (folder / os.fsdecode(b"\xff::.JPG")).write_bytes(jpeg(5))  # a name that is not UTF-8
     assert names(folder) == sorted([*photos, f"{folder}/link.jpg", f"{folder}/\\xff::.JPG"])
     fetcher, pictures = Fetcher(str(folder)), [jpeg(5), Path(photos[0]).read_bytes()]
     odd = [photo for photo in find_photos(str(folder)) if photo.name not in photos]

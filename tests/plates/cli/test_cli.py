@@ -58,7 +58,7 @@ def test_a_missing_package_is_named(words, package, run, monkeypatch):
 
 @pytest.fixture
 def trained(monkeypatch):
-    """The trainings that were begun; nothing is trained."""
+    """The configurations of the trainings that were begun; nothing is trained."""
     begun = []
 
     def train(config: RecognizerTraining):
@@ -75,7 +75,7 @@ def test_training_options_are_the_fields_of_the_experiment(trained, run, tmp_pat
     assert run("train", "recognizer", *words, tmp_path / "new" / "release").returncode == 0
     folders = {"folder": tmp_path / "run", "release": tmp_path / "new" / "release"}
     assert trained == [RecognizerTraining(minutes=0.5, batch_size=8, **folders)]
-    # Made before it begins: not only after hours.
+    # Made before the training, not after hours.
     assert all(folder.is_dir() for folder in folders.values())
     (tmp_path / "file").write_text("")
     done = run("train", "recognizer", *words, tmp_path / "file")

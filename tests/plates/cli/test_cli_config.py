@@ -1,4 +1,4 @@
-"""Settings that make no sense are refused by name before anything is started."""
+"""Invalid settings are refused by name before anything is started."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from plates.cli.config import SETTINGS, settings_table
 
 @pytest.fixture
 def check(run, tmp_path):
-    """What `plates config check` finds wrong in a file with that text."""
+    """What `plates config check` reports of a file with a given text."""
 
     def check(text):
         file = tmp_path / "settings.env"
@@ -72,7 +72,7 @@ plates_concurrency=2
 
 
 def test_files_that_compose_reads(check, monkeypatch):
-    # This process's own settings are none of the file's.
+    # This process's own settings don't count for the file.
     monkeypatch.setenv("PLATES_CONCURRENCY", "nonsense")
     assert not check(GOOD)
     assert check("PLATES_NOT=\n")

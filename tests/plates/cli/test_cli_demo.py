@@ -23,10 +23,10 @@ def test_demo_reads_the_samples(tmp_path):
     done = plates("demo", "--output", str(tmp_path), PLATES_MODEL_REPOSITORY=str(REPOSITORY))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "\n13 of 13 plates of the samples read\n" in done.stdout
-    # The clip's car, in letters as on the plate.
+    # The clip's car, in the plate's own letters.
     assert "Е333СТ61" in done.stdout.splitlines()[-1]
     assert len(list(tmp_path.glob("*.jpg"))) == len(list(SAMPLES.glob("*.jpg"))) > 7
-    # The table has whole names, no log lines, and no box beside the plates.
+    # The table has unshortened names; there are no log lines and no box without a plate.
     assert done.stderr == ""
     table = done.stdout.split("\n\n")[1].splitlines()
     rows = [re.fullmatch(r"(\S+) +\S+ +\S+ +[\d.]+ +[\d.]+", row) for row in table[1:]]
@@ -41,9 +41,9 @@ def test_demo_fails_if_a_plate_is_not_read(gateway_url, run, tmp_path, monkeypat
     monkeypatch.setattr(demo, "_service", lambda _: httpx.Client(base_url=gateway_url, timeout=60))
     files = dict.fromkeys(("scene.jpg", "sub/scene.jpg"), SCENE.read_bytes())
     write_files(tmp_path, files | {"broken.jpg": BAD["truncated jpeg"][0]})
-    # The table is about its own folder.
+    # A plates.csv is about the photos of its own folder.
     rows = f"photo,text\nscene.jpg,{SCENE_TEXT}\nscene.jpg,{SCENE_TEXT}\n"
-    (tmp_path / "plates.csv").write_text(rows, "utf-8-sig")  # as Excel saves it
+    (tmp_path / "plates.csv").write_text(rows, "utf-8-sig")  # Excel's encoding
     done = run("demo", tmp_path, "--output", tmp_path / "out")
     assert done.returncode == 1
     assert "1 of 2 plates of the samples read" in done.stdout
@@ -76,7 +76,7 @@ def test_photos_and_output_are_checked_first(
 
 
 def test_a_killed_demo_takes_its_service_with_it(tmp_path):
-    """The service listens, but never gets ready; the folder has an `api` of another project."""
+    """The service listens but never becomes ready; the current folder has another package `api`."""
     write_files(tmp_path, {"api/__init__.py": b"raise ImportError('not ours')"})
     command = [*PLATES, "demo", str(SCENE)]
     options = {"cwd": tmp_path, "env": os.environ | {"PLATES_TRITON_URL": "127.0.0.1:1"}}
@@ -92,7 +92,7 @@ def test_a_killed_demo_takes_its_service_with_it(tmp_path):
 
 
 def test_demo_names_the_photos_without_an_answer(run, tmp_path, monkeypatch):
-    """A service listens and is silent; then it ends before it is ready."""
+    """A service listens but does not answer; then it ends before it is ready."""
     words = ("demo", SCENE, "--output", tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"

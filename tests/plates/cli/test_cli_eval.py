@@ -1,4 +1,4 @@
-"""`plates eval` and `plates compare` as people run them."""
+"""`plates eval` and `plates compare` as users run them."""
 
 import json
 

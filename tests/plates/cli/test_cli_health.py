@@ -1,4 +1,4 @@
-"""`plates health`: what it asks, and what it answers."""
+"""`plates health`: its requests and its results."""
 
 from small_server import Reply, small_server
 from support import make_certificate

@@ -1,4 +1,4 @@
-"""`plates read`: what its arguments mean, and photos and videos read in process."""
+"""`plates read`: the meaning of its arguments, and photos and videos read in this process."""
 
 import csv
 import io
@@ -45,7 +45,7 @@ def run_stub(run, monkeypatch):
     [
         (["."], ["[1].jpg", "a.PNG", "b.jpg", "clip.MP4", "sub/b.jpg", "sub/c.webp"], []),
         (["b.jpg", "*b.jpg", "**/*b.jpg"], ["b.jpg", "sub/b.jpg"], []),
-        # A pattern, if there were no such file.
+        # A file whose name looks like a pattern.
         (["[1].jpg", "notes.txt", "gone.jpg"], ["[1].jpg", "notes.txt", "gone.jpg"], []),
         (["empty", "*.tiff"], [], ["empty", "*.tiff"]),
     ],
@@ -95,7 +95,7 @@ def test_no_file_of_a_folder_is_dropped_silently(tmp_path, run_stub):
         assert any(line.startswith(f"  {tmp_path / name}: {reason}") for line in reasons), name
     assert skipped.startswith("25 skipped, neither photos nor videos: ")
     assert skipped.endswith("19.bin and 5 more")
-    # What is skipped is no failure.
+    # Skipped files are no failures.
     for name in (*unread, "gone.jpg"):
         (tmp_path / name).unlink()
     assert run_stub("read", tmp_path).returncode == 0
@@ -117,7 +117,7 @@ def test_outputs_replace_only_earlier_outputs(tmp_path, run_stub):
 
 
 def make_terminal(monkeypatch):
-    """Make stderr a terminal; returns what keeps its output."""
+    """Make stderr a terminal; returns the object that collects its output."""
     terminal = io.StringIO()
     terminal.isatty = lambda: True
     monkeypatch.setattr("sys.stderr", terminal)
@@ -125,7 +125,7 @@ def make_terminal(monkeypatch):
 
 
 def write_video(path, fps, numbers):
-    """Frames of these numbers, which are their times and shades."""
+    """Write frames with these numbers as their times and shades."""
     with av.open(str(path), "w") as file:
         stream = file.add_stream("mjpeg", fps, width=64, height=48, pix_fmt="yuvj420p")
         for number in numbers:
@@ -138,7 +138,7 @@ def write_video(path, fps, numbers):
 def test_frames_of_videos_are_named_and_counted(run_stub, tmp_path, monkeypatch):
     video = tmp_path / "clip.avi"
     write_video(video, 10, range(20))
-    named = video.rename(video.with_name("clip"))  # a video by its content
+    named = video.rename(video.with_name("clip"))  # a video without a suffix
     words = ("read", named, SCENE, "--json", "--annotate", tmp_path / "out")
     done = run_stub(*words, "--crops", tmp_path / "out")
     assert done.returncode == 0 and done.stderr == ""  # not a terminal
@@ -154,7 +154,7 @@ def test_frames_of_videos_are_named_and_counted(run_stub, tmp_path, monkeypatch)
 
 
 def test_times_of_a_video_are_its_own_and_what_is_broken_in_it_is_named(run_stub, tmp_path):
-    """Names that are no UTF-8 are names, too."""
+    """Also for names that are not UTF-8."""
     whole, cut = (str(tmp_path / os.fsdecode(b"\xff" + end)) for end in (b".mkv", b".avi"))
     for path in (whole, cut):
         write_video(path, 30, (0, 1, 2, 60, 61, 90))
@@ -196,7 +196,7 @@ def test_json_and_csv_keep_names(name, tmp_path, run_stub):
     photo = write_files(tmp_path, {name: JPEG}) / name
     line = json.loads(run_stub("read", photo, "--json").stdout)
     assert line["file"] == str(photo) and line["plates"][0]["text"] == "A001AA77"
-    if "\udcff" in name:  # it is no text, which CSV must be
+    if "\udcff" in name:  # CSV must be text
         assert "\\udcff.jpg" in run_stub("read", tmp_path).stdout
     else:
         (row,) = csv.DictReader(io.StringIO(run_stub("read", photo, "--csv").stdout, newline=""))
@@ -222,7 +222,7 @@ def test_what_runs_follows_from_weights_and_device(run_stub, tmp_path):
         ("--weights", tmp_path, "--engine", "served"): ("served", "cpu"),
         ("--engine", "torch"): ("torch", "cpu"),
         ("--device", "cuda:0"): ("torch", "cuda:0"),
-        # Contradicts itself: that is for load_nets to refuse, not to be mended here.
+        # A contradiction, which load_nets must refuse and this function must not resolve.
         ("--device", "cuda:0", "--engine", "served"): ("served", "cuda:0"),
     }.items():
         line = json.loads(run_stub("read", SCENE, "--json", *options).stdout)

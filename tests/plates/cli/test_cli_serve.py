@@ -1,4 +1,4 @@
-"""`plates serve`: its settings and address, signals, and parts that die."""
+"""`plates serve`: settings, address, signals, and parts that die."""
 
 import fcntl
 import os
@@ -26,7 +26,7 @@ ANY_HOST = "0.0.0.0"  # noqa: S104
 
 @pytest.fixture
 def run_unsupervised(run, monkeypatch):
-    """`plates serve` with a Triton elsewhere, which ends instead of starting the gateway."""
+    """`plates serve` with a Triton elsewhere; it ends before it starts the gateway."""
     for name in ("start", "run", "stop"):
         monkeypatch.setattr(serve.Supervisor, name, lambda _: None)
     monkeypatch.setattr("api.observing.logs.configure", lambda _: None)
@@ -43,9 +43,9 @@ def test_host_and_port_come_from_options_and_settings(run_unsupervised, monkeypa
         for done in (from_options, run_unsupervised("serve")):
             assert done.returncode == 1 and "PLATES_PORT" in done.stderr
             assert f"can't listen on 127.0.0.1:{port}: Address already in use" in done.stderr
-        # An option comes before its variable.
+        # An option takes precedence over its variable.
         assert run_unsupervised("serve", "--port", 0).returncode == 0
-    empty = run_unsupervised("serve", "--host", "")  # It would be every address.
+    empty = run_unsupervised("serve", "--host", "")  # It would mean every address.
     assert "serve: error: unrecognized or empty: ''" in empty.stderr
 
 
@@ -69,7 +69,7 @@ def test_a_stop_while_what_failed_is_stopped_hides_nothing(run_unsupervised, mon
     def stop(supervisor):
         [folder] = tmp_path.iterdir()
         assert triton.call_args.args[1] == folder
-        with pytest.raises(BlockingIOError):  # as what cleans /tmp finds it
+        with pytest.raises(BlockingIOError):  # as systemd-tmpfiles does
             fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
         signal.raise_signal(signal.SIGTERM)
         stopped.append(supervisor)
@@ -102,11 +102,11 @@ def test_the_first_stop_signal_raises_unless_nohup_ignores_it():
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         with pytest.raises(Stopped) as stopped, stop_signals_raise():
-            with pytest.raises(Stopped):  # lost, as Python loses those in a fork's hook
+            with pytest.raises(Stopped):  # lost, as in a fork's hook
                 signal.raise_signal(signal.SIGTERM)
             try:
                 signal.raise_signal(number)
-            finally:  # A second one does not end the stopping.
+            finally:  # A second signal must not interrupt the stop.
                 signal.raise_signal(signal.SIGINT)
         assert stopped.value.number == number
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -116,7 +116,7 @@ def test_the_first_stop_signal_raises_unless_nohup_ignores_it():
 
 
 def worker_of(pid):
-    """The gateway's worker, the only child of a supervisor whose Triton is elsewhere."""
+    """The gateway's process, the only child of a supervisor whose Triton is elsewhere."""
     (gateway,) = psutil.Process(pid).children()
     return gateway.pid
 
@@ -134,12 +134,12 @@ def test_a_killed_worker_is_replaced_and_ctrl_c_ends_it_all(tmp_path):
         most_files = psutil.Process(pid).rlimit(psutil.RLIMIT_NOFILE)[1]
         psutil.Process(pid).rlimit(psutil.RLIMIT_NOFILE, (256, most_files))
         os.kill(first, signal.SIGKILL)
-        # No client is refused meanwhile: the socket stays open, and callers wait in its queue.
+        # No client is refused meanwhile: the socket stays open; connections wait in its backlog.
         assert client.get("/healthz").status_code == 200
         assert worker_of(pid) != first
         assert psutil.Process(worker_of(pid)).rlimit(psutil.RLIMIT_NOFILE)[0] == most_files
-        # A terminal sends it to every process of the foreground, impatient people twice. The
-        # client's connection, which is kept open, must not hold up the stop.
+        # A terminal sends the signal to every foreground process, twice if the user is impatient.
+        # The client's open keep-alive connection must not delay the stop.
         for _ in range(2):
             os.killpg(pid, signal.SIGINT)
             time.sleep(0.05)

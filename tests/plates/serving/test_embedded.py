@@ -1,7 +1,6 @@
-"""The embedded Triton's life: start, two at once, healing, stop, and every other end.
+"""The embedded Triton: start, two at a time, healing, stop, and deaths.
 
-Its model loads at once. What clients see of faults in the real ones is measured by `plates bench
-faults`.
+Its model loads at once. `plates bench faults` measures what faults in the real models cost clients.
 """
 
 import os
@@ -27,7 +26,7 @@ CODE = "plate_recognition/1/model.py"
 
 @pytest.fixture
 def models(tmp_path):
-    """A repository with one model, and no version of it that could be refused."""
+    """A repository with one model, without a version that could be refused."""
     folder = make_repository(tmp_path / "models")
     (folder / "plate_recognition" / "1" / "exported.json").write_text("{}")
     return folder
@@ -42,7 +41,7 @@ def family_of(server):
 
 
 def test_two_servers_live_side_by_side_and_leave_nothing(models, tmp_path, monkeypatch):
-    # Nothing of the folder that we were started from is imported; a relative path is from there.
+    # The stubs import nothing from our current folder; a relative path starts there.
     for name in ("colorsys", "queue", "numpy"):
         (tmp_path / f"{name}.py").write_text("raise ImportError('poisoned')")
     monkeypatch.chdir(tmp_path)
@@ -74,7 +73,7 @@ def test_the_server_dies_with_its_killed_owner(models, tmp_path):
         "time.sleep(600)"
     )
     command = [sys.executable, "-c", code, str(models)]
-    environment = os.environ | {"TMPDIR": str(tmp_path)}  # its folder is left
+    environment = os.environ | {"TMPDIR": str(tmp_path)}  # its folder stays
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as owner:
         prefix, *family = owner.stdout.readline().split()
         owner.kill()
@@ -133,7 +132,7 @@ def test_a_server_is_healed_on_the_same_ports_until_that_is_hopeless(models, mon
             ticked_until(healer, lambda count=count: restarts() == count)
             ticked_until(healer, lambda: healer.status.state == "ready")
             assert (server.grpc_url, server.http_url, server.metrics_url) == addresses
-            assert server.http.key == key  # Cameras' processes have it from their start.
+            assert server.http.key == key  # Cameras' processes get it at their start.
             assert all_dead(before)
             assert not processes.leftovers(prefix)
         assert healer.status.restarts == {"triton": 2, "plate_recognition": 1}

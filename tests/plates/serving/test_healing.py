@@ -1,6 +1,6 @@
-"""The supervisor's part that is Triton, over a model without weights: starts and changes.
+"""The supervised Triton, with a model without weights: starts and changes of the version.
 
-Restarts, and changes of the real models, are in test_embedded.py and test_versions_live.py.
+Restarts are in test_embedded.py, changes of the real models in test_versions_live.py.
 """
 
 import logging
@@ -38,7 +38,6 @@ def triton(repository):
 
 @pytest.fixture
 def healer(triton):
-    """It is stopped in the end."""
     healer = TritonHealer(triton)
     yield healer
     healer.stop()
@@ -53,7 +52,7 @@ def test_versions_of_which_none_starts_are_tried_once_each(repository, healer, c
     caplog.set_level(logging.INFO)
     for number in (1, 2):
         publish(repository, number, code=BROKEN)
-    dies = "import os; os.write(1, b'no room'); os._exit(1)\n        texts ="  # in its log alone
+    dies = "import os; os.write(1, b'no room'); os._exit(1)\n        texts ="  # only in its log
     publish(repository, 3, MODEL.replace("texts =", dies))
     with pytest.raises(StartError, match=r"(?s)- 3: .*no room.*- 2: .*(no such luck).*- 1: .*\1"):
         healer.start()

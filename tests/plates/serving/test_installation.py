@@ -1,4 +1,4 @@
-"""What Triton is started with, and what it lacks: each with its cure."""
+"""What Triton is started with; and what may be missing, with the remedy."""
 
 import os
 import socket
@@ -25,7 +25,7 @@ def wheel():
 
 @pytest.fixture
 def models(tmp_path):
-    return make_repository(tmp_path / "мои модели")  # as a home folder may have it
+    return make_repository(tmp_path / "мои модели")  # like a home folder's
 
 
 def test_triton_gets_this_python_no_settings_and_removable_backends(wheel, tmp_path, monkeypatch):
@@ -44,7 +44,7 @@ def test_triton_gets_this_python_no_settings_and_removable_backends(wheel, tmp_p
     for_cpu = wheel.environment("cpu")
     assert for_cpu["LD_LIBRARY_PATH"] != variables["LD_LIBRARY_PATH"]
     assert "CUDA_VISIBLE_DEVICES" not in variables and for_cpu["CUDA_VISIBLE_DEVICES"] == ""
-    monkeypatch.setattr("shutil.copytree", None)  # It copies modes, those of read-only folders too.
+    monkeypatch.setattr("shutil.copytree", None)  # It copies modes, also of read-only folders.
     assert (wheel.lay_out_backends(tmp_path / "copy") / "openvino" / "model.py").exists()
 
 
@@ -119,7 +119,7 @@ def test_missing_artifacts_are_named_per_profile(wheel, models, tmp_path):
 
 
 def driver(status, gpus):
-    """NVIDIA's driver, on a machine with so many GPUs."""
+    """NVIDIA's driver on a machine with this number of GPUs."""
     count = Mock(side_effect=lambda pointer: setattr(pointer._obj, "value", gpus))
     return Mock(cuInit=Mock(return_value=status), cuDeviceGetCount=count)
 

@@ -1,4 +1,4 @@
-"""The supervisor without a Triton: restart budget, the gateway's process, all parts, processes."""
+"""The supervisor without a Triton: restart budget, the gateway's process, several parts."""
 
 import contextlib
 import os
@@ -25,9 +25,9 @@ from plates.serving.supervisor import RestartBudget, Supervisor
     ("every_s", "is_well_between", "count"),
     [
         (0, False, 5),
-        # Slow failures in a row end too.
+        # Slow failures in a row end the restarts, too.
         (3 * supervisor.WINDOW_S, False, 5),
-        # A part that is well for a moment each time is given up as well.
+        # So do failures of a part that works for a moment each time.
         (5, True, 10),
         (supervisor.WINDOW_S + 1, True, None),
     ],
@@ -56,7 +56,7 @@ def test_restarts_end_unless_they_are_rare(every_s, is_well_between, count, monk
 
 SIGNS = """
 import os, sys, time
-give = int(sys.argv[-1])  # of --alive
+give = int(sys.argv[-1])  # the descriptor of --alive
 for _ in range({signs}):
     os.write(give, b".")
     time.sleep(0.05)
@@ -88,7 +88,7 @@ def test_a_killed_worker_is_started_again_even_if_that_fails_at_first(monkeypatc
         assert part.status.state == "healing"
         ticked_until(part, lambda: part.status.state == "ready")
         assert part.status.restarts["gateway"] == 3
-        # At most: what tests before left open may be closed meanwhile.
+        # At most: files that earlier tests left open may be closed meanwhile.
         assert psutil.Process().num_fds() <= open_files
         last = part._process.pid
     assert not is_alive(first) and not is_alive(last)
@@ -112,7 +112,7 @@ def test_a_worker_that_gives_no_sign_is_killed_and_one_that_ends_each_time_is_gi
         ticked_until(part, lambda: part.status.restarts["gateway"] == 1)
         assert not is_alive(mute)
     with working(0, "time.sleep(1); os.write(give, b'.'); time.sleep(600)") as slow:
-        slow.start()  # To start takes longer, and may.
+        slow.start()  # A start may take longer than `SILENCE_S`.
     monkeypatch.setattr(supervisor, "_LONGEST_PAUSE_S", 0.0)
     monkeypatch.setattr(supervisor, "MAX_IN_WINDOW", 3)
     with working(1, "sys.exit(7)") as part:
@@ -127,7 +127,7 @@ def test_a_worker_that_gives_no_sign_is_killed_and_one_that_ends_each_time_is_gi
 def test_parts_are_started_in_order_watched_and_stopped_the_first_one_last(tmp_path):
     path, service, together = tmp_path / "status.json", Mock(), threading.Barrier(2)
     service.three.status = Status("ready")
-    # A camera takes a second or more to stop: the ones behind the first stop at once.
+    # Parts take a second or more to stop: those after the first stop in parallel.
     service.two.stop.side_effect = service.three.stop.side_effect = lambda: together.wait(5)
     service.one.status = Status("ready", {"one": 0}, 1, {"2": "it misreads"})
     service.two.status = Status("ready", {"two": 0})

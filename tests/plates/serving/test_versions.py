@@ -1,4 +1,4 @@
-"""Model versions without a Triton: which are there, which is chosen, what it must read."""
+"""Model versions without a Triton: which are found, which is chosen, what it must read."""
 
 import os
 from unittest.mock import Mock
@@ -75,7 +75,7 @@ def test_a_version_is_due_once_its_files_rest_and_the_older_one_without_it(repos
 def test_the_golden_photo_must_be_read_as_at_export(repository, plates, reason):
     (version,) = find_versions(repository)
     triton = Mock(spec=TritonHttp)
-    # Another plate, and a box that differs a little.
+    # An additional plate, and a box that differs a little.
     triton.plates.return_value = [("", BOX), (TEXT, [11.0, 19.0, 112.0, 43.0])]
     read_golden_photo(triton, version)
     triton.plates.return_value = plates

@@ -1,7 +1,7 @@
-"""Model versions changed under load, through a real Triton and the gateway before it.
+"""Model versions changed under load, through a real Triton and the gateway in front of it.
 
-One service lives through it all: it gets a good version and a damaged one, loses the good one
-again, and one of its processes is killed on the way.
+One service runs all the time: it gets a good version and a damaged one, loses the good one again,
+and one of its processes is killed meanwhile.
 """
 
 import contextlib
@@ -25,23 +25,23 @@ from plates.serving.running import running_service
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
 CLIENTS = 2
-# Two cores that read all the time would need minutes to load anything beside.
+# On two cores that read without a pause, loading a version would take minutes.
 PAUSE_S = 0.4
 PATIENCE_S = 120
 
 
 @dataclass
 class Service:
-    """A service under load of the golden photo, which is asked besides whether all is well."""
+    """A service whose clients have the golden photo read, and ask whether it is ready."""
 
     url: str
     triton_url: str
     folder: Path
     repository: Path
     pid: int
-    # What clients got: status, the version that read the photo, its first text.
+    # Answers to clients: status, the version that read the photo, its first text.
     answers: list[tuple[int, str, str]] = field(default_factory=list)
-    # Answers that were not 200 to whether the service, or Triton, is ready.
+    # Other statuses than 200 of the ready endpoints of the service and Triton.
     unready: list[int] = field(default_factory=list)
     ended: threading.Event = field(default_factory=threading.Event)
 
@@ -56,7 +56,7 @@ class Service:
                 version = document.get("model", {}).get("version", "")
                 self.answers.append((answer.status_code, version, "".join(texts[:1])))
                 for url in (f"{self.url}/readyz", f"{self.triton_url}/v2/health/ready"):
-                    # Unless it is being restarted.
+                    # It may be restarting.
                     with contextlib.suppress(httpx.TransportError):
                         self.unready += {client.get(url).status_code} - {200}
 
@@ -65,7 +65,7 @@ class Service:
         return read_status(self.folder / "status.json") or Status("starting")
 
     def wait_for(self, condition):
-        """Wait for it, and for a few photos more; return all answers meanwhile."""
+        """Wait for the condition, then for a few more photos; returns all answers meanwhile."""
         before = len(self.answers)
         wait_until(lambda: condition(self.status), PATIENCE_S)
         enough = len(self.answers) + 2 * CLIENTS
