@@ -1,8 +1,8 @@
-"""Motion blur: which way a plate moved while it was photographed, and crops without that blur.
+"""Motion blur: the direction in which a plate moved during the exposure, and deblurred crops.
 
-What moves straight on is seen as its mean along the way, which a Wiener filter takes back if it
-knows the way. The direction shows in the picture, which stays sharp across it. The length hardly
-does: a caller tries several, and reads a text only near the true one.
+A plate that moves in a straight line is averaged along its path. A Wiener filter reverses that if
+direction and length of the path are known. The picture shows the direction: across it, edges stay
+sharp. It hardly shows the length: callers try several, and can read a text only near the true one.
 """
 
 from typing import Any
@@ -13,20 +13,20 @@ from numpy.typing import NDArray
 
 from plate_models.pixels import Floats, to_device
 
-# Only details count, in pixels of a rectified plate: what is larger, no blur hides.
+# Sigma of the high-pass filter, in pixels of a rectified plate: coarser structures show no blur.
 _DETAILS = 2.0
-# Power of the noise beside that of the picture: with less there is grain, with more blur stays.
+# The Wiener filter's noise power relative to the signal's: a lower one leaves grain, a higher blur.
 _NOISE = 0.01
-# Rows and columns that are mirrored beyond each edge: the transform takes a picture for a ring.
+# Rows and columns mirrored beyond each edge: the Fourier transform takes a picture as periodic.
 _BEYOND_HW = (16, 20)
 
 
 def blur_of(plate: NDArray[np.uint8], quad: Floats) -> tuple[complex, float]:
-    """Which way a rectified plate is blurred most, and how sharp it is along that way.
+    """Direction in which a rectified plate is blurred most, and its sharpness along it.
 
-    The plate is (H, W, 3) uint8 RGB; its quad, (4, 2) TL, TR, BR, BL, is in the photo's pixels.
-    Returns the way there, x + iy of length 1, and in [0, 1] the slope of brightness along it by
-    that across, root mean squares.
+    The plate is (H, W, 3) uint8 RGB; its quad (4, 2), TL, TR, BR, BL, is in photo pixels. Returns
+    the direction in the photo, x + iy of length 1, and the ratio in [0, 1] of the brightness'
+    slope along it to the slope across it, both as root mean squares.
     """
     grey = plate.mean(axis=2)
     slopes = np.gradient(grey - cv2.GaussianBlur(grey, (0, 0), _DETAILS))
@@ -37,9 +37,9 @@ def blur_of(plate: NDArray[np.uint8], quad: Floats) -> tuple[complex, float]:
 
 
 def without_motion(crops: Any, motions: Floats) -> Any:
-    """Take the blur of motion from crops (N, 3, h, w) float32 in [0, 255], arrays or tensors.
+    """Deblur crops (N, 3, h, w) float32 in [0, 255], arrays or tensors.
 
-    The motions, (N, 2) x and y, are in the crops' pixels; which end was first makes no difference.
+    The motions (N, 2), x and y, are in the crops' pixels; opposite motions give the same result.
     """
     on_host = isinstance(crops, np.ndarray)
     fft: Any = np.fft
@@ -50,7 +50,7 @@ def without_motion(crops: Any, motions: Floats) -> Any:
     height, width = crops.shape[2:]
     beyond, aside = _BEYOND_HW
     rows, columns = _mirrored(height, beyond), _mirrored(width, aside)
-    grey = crops.mean(axis=1, keepdims=True)  # colours stay as they are
+    grey = crops.mean(axis=1, keepdims=True)  # only brightness is deblurred
     padded = grey[:, :, rows[:, None], columns]
     y, x = np.fft.fftfreq(len(rows))[:, None], np.fft.rfftfreq(len(columns))
     across, down = motions.T[:, :, None, None, None]
@@ -63,6 +63,6 @@ def without_motion(crops: Any, motions: Floats) -> Any:
 
 
 def _mirrored(length: int, beyond: int) -> NDArray[np.int64]:
-    """Indices along an axis and back from its ends, for so many beyond each."""
+    """Indices of an axis, extended at each end by `beyond` mirrored ones."""
     places = np.abs(np.arange(-beyond, length + beyond))
     return np.asarray(np.minimum(places, 2 * (length - 1) - places))
