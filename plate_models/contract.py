@@ -159,7 +159,7 @@ def problem_of(error: Exception) -> tuple[str, str]:
 
 
 def photo_of(file: Array | None, pixels: Any, limits: Limits = LIMITS, device: str = "cpu") -> Any:
-    """Make the photo from one of the inputs: a file's bytes, or pixels as of ``cv2.imread``.
+    """Make the photo from one of the inputs: a file's bytes, or pixels as ``cv2.imread`` has them.
 
     The file is (N,) uint8; pixels are (H, W, 3) uint8 BGR, an array or a tensor. Returns
     (H, W, 3) uint8 RGB: an array, or a tensor on a device other than "cpu". Photos from files are

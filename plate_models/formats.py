@@ -17,7 +17,7 @@ ABROAD = 0.35
 
 @lru_cache(maxsize=64)
 def grammar_of(home: str, *others: str) -> Grammar:
-    """Load the home country, such as "ru", and other countries whose plates appear there.
+    """Load the grammar of the home country, such as "ru", and of others seen beside its plates.
 
     Raises FormatError if a file is missing or malformed.
     """

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from plate_models.pixels import Floats, to_device
 
 # Sigma of the high-pass filter, in pixels of a rectified plate: coarser structures show no blur.
-_DETAILS = 2.0
+_DETAIL_SIGMA = 2.0
 # The Wiener filter's noise power relative to the signal's: a lower one leaves grain, a higher blur.
 _NOISE = 0.01
 # Rows and columns mirrored beyond each edge: the Fourier transform takes a picture as periodic.
-_BEYOND_HW = (16, 20)
+_PADDING_HW = (16, 20)
 
 
 def blur_of(plate: NDArray[np.uint8], quad: Floats) -> tuple[complex, float]:
@@ -29,11 +29,11 @@ def blur_of(plate: NDArray[np.uint8], quad: Floats) -> tuple[complex, float]:
     slope along it to the slope across it, both as root mean squares.
     """
     grey = plate.mean(axis=2)
-    slopes = np.gradient(grey - cv2.GaussianBlur(grey, (0, 0), _DETAILS))
+    slopes = np.gradient(grey - cv2.GaussianBlur(grey, (0, 0), _DETAIL_SIGMA))
     across_and_down = (quad[[1, 3]] - quad[0]) / np.array([plate.shape[1::-1]]).T
     in_photo = np.linalg.pinv(across_and_down) @ np.stack([slope.ravel() for slope in slopes[::-1]])
-    powers, ways = np.linalg.eigh(in_photo @ in_photo.T)
-    return complex(*ways[:, 0]), float(np.sqrt(max(powers[0], 0) / max(powers[1], 1e-9)))
+    powers, directions = np.linalg.eigh(in_photo @ in_photo.T)
+    return complex(*directions[:, 0]), float(np.sqrt(max(powers[0], 0) / max(powers[1], 1e-9)))
 
 
 def without_motion(crops: Any, motions: Floats) -> Any:
@@ -48,21 +48,21 @@ def without_motion(crops: Any, motions: Floats) -> Any:
 
         fft = torch.fft
     height, width = crops.shape[2:]
-    beyond, aside = _BEYOND_HW
-    rows, columns = _mirrored(height, beyond), _mirrored(width, aside)
+    pad_h, pad_w = _PADDING_HW
+    rows, columns = _mirrored(height, pad_h), _mirrored(width, pad_w)
     grey = crops.mean(axis=1, keepdims=True)  # only brightness is deblurred
     padded = grey[:, :, rows[:, None], columns]
     y, x = np.fft.fftfreq(len(rows))[:, None], np.fft.rfftfreq(len(columns))
     across, down = motions.T[:, :, None, None, None]
-    seen = np.sinc(across * x + down * y).astype(np.float32)
-    gain = seen * (1 + _NOISE) / (seen**2 + _NOISE)
+    transfer = np.sinc(across * x + down * y).astype(np.float32)
+    gain = transfer * (1 + _NOISE) / (transfer**2 + _NOISE)
     spectrum = fft.rfft2(padded) * (gain if on_host else to_device(gain, crops.device))
-    sharp = fft.irfft2(spectrum, padded.shape[2:])[:, :, beyond:, aside:][:, :, :height, :width]
+    sharp = fft.irfft2(spectrum, padded.shape[2:])[:, :, pad_h:, pad_w:][:, :, :height, :width]
     sharp = (crops + sharp - grey).clip(0, 255)
     return sharp.astype(np.float32) if on_host else sharp
 
 
-def _mirrored(length: int, beyond: int) -> NDArray[np.int64]:
-    """Indices of an axis, extended at each end by `beyond` mirrored ones."""
-    places = np.abs(np.arange(-beyond, length + beyond))
+def _mirrored(length: int, padding: int) -> NDArray[np.int64]:
+    """Indices of an axis, extended at each end by `padding` mirrored ones."""
+    places = np.abs(np.arange(-padding, length + padding))
     return np.asarray(np.minimum(places, 2 * (length - 1) - places))

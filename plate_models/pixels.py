@@ -18,13 +18,12 @@ Floats = NDArray[np.float32]
 Lines = NDArray[np.int64]
 # More source samples per crop pixel than this take time and don't improve the crop.
 _SAMPLES_PER_PIXEL = 4
-# A picture's dark and bright levels are these quantiles of its values. If they are less than
-# _LITTLE apart, the contrast is stretched until they are at the levels _STRETCHED, unless they are
-# at most _NOISE apart: such a picture is uniform.
-_DARK, _BRIGHT, _LITTLE, _NOISE, _STRETCHED = 0.02, 0.98, 110, 3, (25, 225)
+# A picture's dark and bright levels are these quantiles of its values. If they are more than _NOISE
+# but less than _LOW_CONTRAST apart, its contrast is stretched until they are at _STRETCHED.
+_DARK, _BRIGHT, _LOW_CONTRAST, _NOISE, _STRETCHED = 0.02, 0.98, 110, 3, (25, 225)
 # A picture with at least this median is overexposed: its characters are hardly darker than the
-# ground. It is darkened by raising its values, as shares of 255, to the power _DARKER.
-_OVEREXPOSED, _DARKER = 245, 3
+# ground. It is darkened by raising its values, as shares of 255, to the power _GAMMA.
+_OVEREXPOSED, _GAMMA = 245, 3
 # A whole photo is stretched only if its dark level is at least this, as in fog. At night, a plate
 # may be brighter than nearly all of the photo, and stretching would turn it white.
 _FOG = 60
@@ -68,8 +67,8 @@ def crop(photo: Any, box: tuple[float, float, float, float], size_hw: tuple[int,
     (1, 3, h, w) float32, whole numbers in [0, 255].
     """
     x0, y0, x1, y1 = box
-    rows, top, bottom = _near(y0, y1, size_hw[0], photo.shape[0])
-    columns, left, right = _near(x0, x1, size_hw[1], photo.shape[1])
+    rows, top, bottom = _axis(y0, y1, size_hw[0], photo.shape[0])
+    columns, left, right = _axis(x0, x1, size_hw[1], photo.shape[1])
     # Slice first: indexing by arrays of rows copies these in their full width.
     near = _one_field(photo[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1])
     apart = rows - rows[0], columns - columns[0]
@@ -95,15 +94,15 @@ def _one_field(near: Any) -> Any:
 
     Rows of the second field are replaced by the means of the rows above and below them.
     """
-    few = near[:, ::4, 1] * 1.0
-    to_next, to_same_field = (abs(few[:-2] - other).sum() for other in (few[1:-1], few[2:]))
+    green = near[:, ::4, 1] * 1.0
+    to_next, to_same_field = (abs(green[:-2] - other).sum() for other in (green[1:-1], green[2:]))
     combed = to_next > _COMBED * to_same_field
     if isinstance(near, np.ndarray) and not combed:
         return near
-    mended = join([near])
+    deinterlaced = join([near])
     between = near[:-2:2] / 2 + near[2::2] / 2
-    mended[1:-1:2] = between * combed + near[1:-1:2] * ~combed
-    return mended
+    deinterlaced[1:-1:2] = between * combed + near[1:-1:2] * ~combed
+    return deinterlaced
 
 
 def lift_contrast(crops: Any, least_dark: float = 0.0) -> Any:
@@ -125,20 +124,20 @@ def lift_contrast(crops: Any, least_dark: float = 0.0) -> Any:
         ordered = middle.sort(dim=1).values
     dark, median, bright = (ordered[:, rank, None, None, None] for rank in ranks)
     spread = bright - dark
-    little = (spread > _NOISE) & (spread < _LITTLE) & (dark >= least_dark)
-    overexposed = (median >= _OVEREXPOSED) & ~little
+    flat = (spread > _NOISE) & (spread < _LOW_CONTRAST) & (dark >= least_dark)
+    overexposed = (median >= _OVEREXPOSED) & ~flat
     lifted = crops
-    if not on_host or little.any():  # On a device, `any` would have to wait for it.
+    if not on_host or flat.any():  # On a device, `any` would have to wait for it.
         low, high = _STRETCHED
         stretched = ((crops - dark) * ((high - low) / spread.clip(_NOISE)) + low).clip(0, 255)
-        lifted = stretched * little + crops * ~little
+        lifted = stretched * flat + crops * ~flat
     if not on_host or overexposed.any():
-        darker = 255 * (crops * np.float32(1 / 255)) ** _DARKER
+        darker = 255 * (crops * np.float32(1 / 255)) ** _GAMMA
         lifted = darker * overexposed + lifted * ~overexposed
     return lifted
 
 
-def _near(start: float, end: float, samples: int, length: int) -> tuple[NDArray[Any], float, float]:
+def _axis(start: float, end: float, samples: int, length: int) -> tuple[NDArray[Any], float, float]:
     """Pixel indices that cover an interval of an axis, clipped; the interval's bounds on them."""
     scale = max((end - start) / samples, 1e-6)
     reach = max(scale, 1.0)
@@ -182,8 +181,8 @@ def _warp(crops: Floats, theta: Floats, size_hw: tuple[int, int]) -> Floats:
     # Matrices from output pixels to [-1, 1], and from [-1, 1] to the crop's pixels.
     enter = np.array([[2 / w, 0, 1 / w - 1], [0, 2 / h, 1 / h - 1], [0, 0, 1]])
     leave = np.array([[width / 2, 0, (width - 1) / 2], [0, height / 2, (height - 1) / 2]])
-    for crop, way, planes in zip(crops, theta, sampled, strict=True):
-        matrix = leave @ np.vstack((way, (0, 0, 1))) @ enter
+    for crop, affine, planes in zip(crops, theta, sampled, strict=True):
+        matrix = leave @ np.vstack((affine, (0, 0, 1))) @ enter
         flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
         picture = np.ascontiguousarray(crop.transpose(1, 2, 0))
         seen = cv2.warpAffine(picture, matrix, (w, h), None, flags, cv2.BORDER_REPLICATE)

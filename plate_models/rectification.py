@@ -31,7 +31,7 @@ class Rectified:
     crops: Any  # (N, 3, h, w) float32, normalised as the rectifier's input
     plates: Any  # the rectifier's output, normalised alike
     theta: Floats  # (N, 2, 3)
-    quads: Floats  # (N, 4, 2), as of `quads_from_theta`
+    quads: Floats  # (N, 4, 2), see `quads_from_theta`
 
 
 def straighten(

@@ -32,7 +32,6 @@ def write_manifest(folder: Path = WEIGHTS_DIR) -> Path:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The three weight files, and the calibration if there is one."""
     measured = folder / CALIBRATION
     files = [folder / f"{name}.safetensors" for name in NAMES]
     return [*files, measured] if measured.exists() else files

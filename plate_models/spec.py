@@ -49,11 +49,10 @@ class DetectorSpec:
     )
     pad_value: Annotated[int, Field(ge=0, le=255)] = 114  # grey level of the padding
     max_candidates: _Count = 300  # rows of the output; unused rows have score 0
-    # By class index in the output.
     classes: Annotated[tuple[str, ...], Field(min_length=1, max_length=2)] = (
         "one_line",
         "two_lines",
-    )
+    )  # by class index in the output
     # Sizes (w, h) of anchors per stride, in canvas pixels.
     anchors_wh: Annotated[tuple[_Level, ...], Field(min_length=3, max_length=3)] = (
         ((16.0, 6.0), (28.0, 9.0), (34.0, 17.0)),
@@ -210,7 +209,7 @@ def spec_from_json(kind: type[S], values: object, where: str) -> S:
 
 @contextmanager
 def named(where: str, kind: type[Exception] = SpecError) -> Iterator[None]:
-    """Convert a ValidationError of pydantic inside to an error of this kind about `where`."""
+    """Convert pydantic's ValidationError in the block to an error of this kind about `where`."""
     try:
         yield
     except ValidationError as error:

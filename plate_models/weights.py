@@ -32,8 +32,7 @@ from plate_models.recognition.grammar import FormatError
 from plate_models.release import NAMES, WEIGHTS_DIR, WeightsError, check_manifest, sha256_of
 from plate_models.spec import DEFAULTS, SpecError, Specs
 
-# Fields in both the rectifier's and the recognizer's file, which must agree, because the recognizer
-# is trained on the rectifier's output.
+# Fields that rectifier and recognizer must agree on: the latter learns from the former's output.
 _SHARED = ("rectified_hw", "row_spans", "mean", "std")
 # Fields that the tensors depend on; the rest of a spec may change without new tensors.
 _CONTRACTS = {

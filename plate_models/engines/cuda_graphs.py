@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 Net = Callable[[Tensor], Any]
-_MOST = 20  # recordings, which hold memory: three canvases in five sizes of batch, and some others
+_MOST_RECORDED = 20  # each holds memory; three canvases in five sizes of batch, and some others
 # A net and its input to a function that replays the net, and the outputs' memory.
 Record = Callable[[Net, Tensor], tuple[Callable[[], None], Any]]
 
@@ -21,12 +21,12 @@ def record(net: Net, given: Tensor) -> tuple[Callable[[], None], Any]:
     """Record a net's run on a tensor on a GPU; replays use the values in the same memory."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.device(given.device):
-        beside = torch.cuda.Stream()
-        beside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(beside):
+        side_stream = torch.cuda.Stream()
+        side_stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side_stream):
             for _ in range(3):  # The first runs choose kernels and compile TorchScript.
                 net(given)
-        torch.cuda.current_stream().wait_stream(beside)
+        torch.cuda.current_stream().wait_stream(side_stream)
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             outputs = net(given)
 
@@ -54,14 +54,14 @@ class CudaGraphs:
         """Compute a batch of at least one row; returns a tensor or a tuple, as the net does."""
         rows = len(batch)
         shape = (1 << (rows - 1).bit_length(), *batch.shape[1:])
-        kind = batch.dtype, *shape
+        key = batch.dtype, *shape
         with self._lock:
-            if kind not in self._recorded:
-                if len(self._recorded) == _MOST:
+            if key not in self._recorded:
+                if len(self._recorded) == _MOST_RECORDED:
                     return self._net(batch)
                 given = batch.new_zeros(shape)
-                self._recorded[kind] = given, *self._record(self._net, given)
-            given, replay, outputs = self._recorded[kind]
+                self._recorded[key] = given, *self._record(self._net, given)
+            given, replay, outputs = self._recorded[key]
             given[:rows] = batch
             replay()
             # Copy the outputs: the next replay writes to the same memory.

@@ -93,7 +93,6 @@ def check_engine(engine: str, device: str) -> None:
 
 
 def _load_served(repository: Path, name: str) -> Callable[[Any], Any]:
-    """Load one graph of a repository with the settings of the CPU profile."""
     text = (REPOSITORY / name / "configs" / "cpu.pbtxt").read_text(encoding="utf-8")
     parameters = dict(_PARAMETER.findall(text))
     from plate_models.engines import openvino_engine  # installed only where graphs are served

@@ -144,7 +144,6 @@ def decode(data: bytes, limits: Limits = LIMITS) -> NDArray[np.uint8]:
 
 
 def _open(data: bytes, limits: Limits) -> tuple[ImageHeader, Outline, Any]:
-    """Read the header; raises as `check_header` does."""
     if not data:
         raise EmptyImage("The photo is empty: 0 bytes came.")
     if len(data) > limits.max_bytes:

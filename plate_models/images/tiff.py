@@ -1,4 +1,4 @@
-"""The structure of TIFF files (TIFF 6.0, section 2), and the orientation in EXIF, a TIFF, too."""
+"""The structure of TIFF files (TIFF 6.0, section 2), and the orientation in EXIF, also a TIFF."""
 
 import struct
 from collections.abc import Iterator

@@ -72,7 +72,7 @@ def evidence_of(
 
 
 def aspects_of(quads: ArrayLike) -> list[float]:
-    """Aspect ratios (width / height) of N plates, from their quads as of `evidence_of`."""
+    """Aspect ratios (width / height) of N plates by their quads; see `evidence_of`."""
     corners = np.asarray(quads, np.float64)
     across, down = (np.linalg.norm(corners[:, end] - corners[:, 0], axis=1) for end in (1, 3))
     return list((np.maximum(across, 1) / np.maximum(down, 1)).tolist())

@@ -87,7 +87,7 @@ class Calibration:
                 continue
             message = (
                 f"{CALIBRATION} was measured with the {name} {expected}, "
-                f"the one at hand is {found}: run `plates calibrate --release --weights FOLDER`"
+                f"the one in use is {found}: run `plates calibrate --release --weights FOLDER`"
             )
             if name in ("recognizer", "rectifier"):
                 raise CalibrationError(message)

@@ -99,7 +99,7 @@ def beam_decode(
         return []
     beam: Beam = {"": [1.0, 0.0]}
     for blank, likely in _steps(np.exp(log_probs), alphabet):
-        beam = _followed(beam, blank, likely)
+        beam = _advanced(beam, blank, likely)
         if likely:
             ranked = sorted(((a + b, prefix) for prefix, (a, b) in beam.items()), reverse=True)
             least = _PRUNE_BELOW * ranked[0][0]
@@ -108,7 +108,7 @@ def beam_decode(
     return [(prefix, a + b) for prefix, (a, b) in beam.items() if a + b > 0]
 
 
-def _followed(beam: Beam, blank: float, likely: list[tuple[str, float]]) -> Beam:
+def _advanced(beam: Beam, blank: float, likely: list[tuple[str, float]]) -> Beam:
     """Advance a beam, best first, by one step: with the blank, a repeat, or a new character."""
     following = {prefix: [(a + b) * blank, 0.0] for prefix, (a, b) in beam.items()}
     least = _PRUNE_BELOW * sum(next(iter(beam.values())))

@@ -17,10 +17,10 @@ DEFAULT_GRAMMAR = grammar_of(*RECOGNIZER.countries)
 _NEGLIGIBLE = 1e-3
 LENGTHS = range(3, 11)  # of plates' texts
 # Letters with the shape of a digit. The recognizer tells them apart in typefaces that it learnt. In
-# others, either gets at least the share _LEAST_SPELLING of the other's likelihood, so that a format
+# others, either gets at least the share _SPELLING_FLOOR of the other's likelihood, so that a format
 # decides if one fits.
 _DIGITS = {"O": "0", "I": "1", "B": "8"}
-ALIKE, _LEAST_SPELLING = str.maketrans(_DIGITS), 0.01
+ALIKE, _SPELLING_FLOOR = str.maketrans(_DIGITS), 0.01
 ONE_LINE = Evidence()
 
 
@@ -78,22 +78,22 @@ def choose(
     spec: RecognizerSpec,
 ) -> Reading:
     """Choose a text as `choose_reading` does, given its likelihoods."""
-    for known in filter(None, (grammar.home, grammar)):
+    for tried in filter(None, (grammar.home, grammar)):
         # Training used the exact typeface of the weights' first country.
-        learnt = known.abroad is None and known.name == spec.countries[0]
-        doubt = 0.0 if learnt else _LEAST_SPELLING
-        ranked = _posteriors(seen, evidence, known, spec.alphabet, doubt)
+        learnt = tried.abroad is None and tried.name == spec.countries[0]
+        floor = 0.0 if learnt else _SPELLING_FLOOR
+        ranked = _posteriors(seen, evidence, tried, spec.alphabet, floor)
         if not ranked:
             return Reading("", 0.0, False, UNKNOWN, (), ())
         candidates = _scored(_with_raw(ranked, seen.raw, spec.candidates), calibration)
         best, score = candidates[0]
-        format_name = known.judge(best, evidence)[0]
+        format_name = tried.judge(best, evidence)[0]
         at_home = country_of(format_name) == grammar.name
         least = calibration.readable_from if at_home else calibration.elsewhere_readable_from
         readable = score >= least and len(best) in LENGTHS
         if readable and at_home:
             break
-    characters = _characters(seen, best, evidence, known, spec.alphabet, doubt)
+    characters = _characters(seen, best, evidence, tried, spec.alphabet, floor)
     return Reading(best if readable else "", score, readable, format_name, characters, candidates)
 
 
@@ -108,7 +108,7 @@ def _scored(
 
 
 def _posteriors(
-    seen: Likelihoods, evidence: Evidence, grammar: Grammar, alphabet: str, doubt: float
+    seen: Likelihoods, evidence: Evidence, grammar: Grammar, alphabet: str, floor: float
 ) -> list[tuple[str, float]]:
     """Each candidate's probability of being right, by likelihood and grammar, best first."""
     likelihoods = dict(seen.beam)
@@ -120,7 +120,7 @@ def _posteriors(
     likelihoods |= zip(added, seen.of(added), strict=True)
     weighted = [
         (p * weight, weight, text)
-        for text, p in (_doubted(likelihoods, doubt) if doubt else likelihoods).items()
+        for text, p in (_with_floor(likelihoods, floor) if floor else likelihoods).items()
         for _, weight in [grammar.judge(text, evidence)]
         if p > 0
     ]
@@ -134,21 +134,21 @@ def _posteriors(
     return [(text, p / total) for p, _, text in weighted]
 
 
-def _doubted(likelihoods: Mapping[str, float], doubt: float) -> dict[str, float]:
-    """Raise likelihoods to the likeliest look-alike's times `doubt` per differing character."""
+def _with_floor(likelihoods: Mapping[str, float], floor: float) -> dict[str, float]:
+    """Raise likelihoods to the likeliest look-alike's times `floor` per differing character."""
     ranked = sorted(likelihoods, key=lambda text: likelihoods[text])
     likeliest = {text.translate(ALIKE): text for text in ranked}  # the last spelling of each shape
 
     def least(text: str) -> float:
         best = likeliest[text.translate(ALIKE)]
         others = sum(a != b for a, b in zip(text, best, strict=True))
-        return likelihoods[best] * doubt**others
+        return likelihoods[best] * floor**others
 
     return {text: max(p, least(text)) for text, p in likelihoods.items()}
 
 
 def _characters(
-    seen: Likelihoods, text: str, evidence: Evidence, grammar: Grammar, alphabet: str, doubt: float
+    seen: Likelihoods, text: str, evidence: Evidence, grammar: Grammar, alphabet: str, floor: float
 ) -> tuple[tuple[str, float], ...]:
     """Each character's posterior at its place, given the rest of the text.
 
@@ -157,9 +157,9 @@ def _characters(
     """
     alternatives = seen.alternatives(text)
     for letter, digit in _DIGITS.items():
-        if doubt and letter in alphabet and digit in alphabet:
+        if floor and letter in alphabet and digit in alphabet:
             pair = [alphabet.index(letter), alphabet.index(digit)]
-            least = doubt * alternatives[:, pair].max(axis=1, keepdims=True)
+            least = floor * alternatives[:, pair].max(axis=1, keepdims=True)
             alternatives[:, pair] = np.maximum(alternatives[:, pair], least)
     own = ctc.encode(text, alphabet)
     weight = grammar.judge(text, evidence)[1]
