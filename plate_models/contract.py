@@ -1,7 +1,7 @@
-"""What goes in and out of ``plate_recognition``, as arrays: no Triton in here.
+"""Inputs and outputs of the Triton model ``plate_recognition``, as arrays; without Triton.
 
-The tensors' names, types and shapes are a published contract: what is here may grow,
-and nothing that is here may change.
+The tensors' names, types and shapes are a published contract: tensors may be added, but those that
+exist must not change.
 """
 
 import json
@@ -23,7 +23,7 @@ from plate_models.recognition.calibration import Calibration
 from plate_models.release import MANIFEST
 from plate_models.spec import LIMITS, MODEL_VERSION, RECOGNIZER, RECTIFIER, TENSORS, Limits, Specs
 
-# Each Triton model of a net with its outputs, in the order in which read_plates takes the nets.
+# The nets' Triton models and their outputs, in the order of the parameters of `read_plates`.
 GRAPHS: Mapping[str, tuple[str, ...]] = {
     "yolo": (TENSORS.graph_output,),
     "stn": (TENSORS.graph_output, TENSORS.theta),
@@ -36,13 +36,14 @@ Array = NDArray[Any]
 
 
 class InvalidInput(images.ImageError, slug="invalid-input"):
-    """The tensors of a request are not those of the contract."""
+    """A request's tensors or parameters violate the contract."""
 
 
 class GraphError(RuntimeError):
     """A net gave no answer.
 
-    Transient: the time is over, its queue is full, or its process is started again.
+    The error is transient if the deadline has passed, the net's queue is full, or its process is
+    restarting.
     """
 
     def __init__(self, message: str, transient: bool = True) -> None:
@@ -56,10 +57,10 @@ class CallerGone(RuntimeError):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where an answer comes from: the weights ("sha256:…" of their manifest), device, version.
+    """The source of an answer: weights ("sha256:…" of their manifest), device, model version.
 
-    The alphabet names the classes of ``log_probs``, without the blank, which is the last. The
-    recognizer's spec and calibration go with them: who joins frames chooses the text anew.
+    The alphabet names the classes of ``log_probs`` except the last, the blank. `decoding` has the
+    recognizer's spec and calibration, with which a client that fuses frames chooses their text.
     """
 
     weights: str
@@ -70,7 +71,7 @@ class Origin:
 
 
 def read_origin(args: Mapping[str, str]) -> Origin:
-    """Read what the export wrote for a model, from Triton's arguments for ``initialize``."""
+    """Read the origin from the export's manifest; the arguments are Triton's of ``initialize``."""
     exported = _exported(version_folder(args))
     about = exported["weights"], device_of(args), args["model_version"]
     decoding = {"spec": exported["specs"]["recognizer"], "calibration": exported["calibration"]}
@@ -78,9 +79,9 @@ def read_origin(args: Mapping[str, str]) -> Origin:
 
 
 def config_from(folder: Path) -> PipelineConfig:
-    """Read what the export wrote in the version folder of ``plate_recognition``.
+    """Read the config from the export's manifest in the version folder of ``plate_recognition``.
 
-    What can't be served is a SpecError, a CalibrationError or a FormatError.
+    Raises SpecError, CalibrationError or FormatError if it can't be served.
     """
     exported = _exported(folder)
     specs = spec.spec_from_json(Specs, exported["specs"], "specs")
@@ -88,14 +89,14 @@ def config_from(folder: Path) -> PipelineConfig:
 
 
 def config_for(config: PipelineConfig, parameters: str, wanted: Collection[str]) -> PipelineConfig:
-    """Read plates as a request asks for, by its parameters and the outputs that it wants.
+    """Adapt the config to a request's parameters and the outputs that it wants.
 
-    The parameter ``countries`` lists those of the weights' countries whose formats alone are known,
-    the likeliest first: "sk,cz". With a "*" among them, others are passed over, and the weights'
-    further countries follow. The parameters are JSON, as Triton gives them. InvalidInput: a country
-    that these weights don't read.
+    The parameters are JSON, as Triton gives them. ``countries`` lists the countries whose formats
+    are used, the home country first: "sk,cz". Raises InvalidInput if the weights don't read one of
+    them. With a "*" in the list, such countries are ignored, and the weights' others are appended.
     """
-    # Who joins frames needs what one crop shows; who names no outputs gets all of them, of a photo.
+    # A client that fuses frames wants log_probs, and each plate as one crop shows it. A request
+    # that names no outputs gets all of them, and is for a photo.
     if LOG_PROBS in wanted and not OUTPUTS.keys() <= set(wanted):
         config = replace(config, still=False)
     asked = json.loads(parameters or "{}").get(COUNTRIES)
@@ -125,11 +126,11 @@ def _exported(folder: Path) -> dict[str, Any]:
 def device_of(args: Mapping[str, str]) -> str:
     """Choose the torch device of a model instance: "cuda:<id>" for a GPU instance, else "cpu".
 
-    A GPU that torch does not see is a RuntimeError.
+    Raises RuntimeError if torch does not see the GPU.
     """
     if args["model_instance_kind"] != "GPU":
         return "cpu"
-    import torch  # what serves on the CPU alone does without
+    import torch  # not imported to serve on the CPU
 
     index = int(args["model_instance_device_id"])
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -142,30 +143,30 @@ def device_of(args: Mapping[str, str]) -> str:
 
 
 def problem_of(error: Exception) -> tuple[str, str]:
-    """Describe for the client what went wrong: a message and the name of Triton's error code.
+    """Describe an error for the client: a message and the name of Triton's error code.
 
-    A refused photo's message begins with its slug, which the gateway reads; an unexpected error
-    shows only its kind.
+    The message for a refused photo begins with the error's slug, which the gateway reads; the one
+    for an unexpected error has only the error's type.
     """
     if isinstance(error, images.ImageError):
         return f"{error.slug}: {error}", "INVALID_ARG"
     if isinstance(error, CallerGone):
         return str(error), "CANCELLED"
     if isinstance(error, GraphError):
-        # As Triton says itself of its queues.
+        # Triton itself reports full queues and time-outs in queues as UNAVAILABLE.
         return str(error), "UNAVAILABLE" if error.transient else "INTERNAL"
     return f"unexpected {type(error).__name__}, see the server's log", "INTERNAL"
 
 
 def photo_of(file: Array | None, pixels: Any, limits: Limits = LIMITS, device: str = "cpu") -> Any:
-    """Make the photo from the input that was given: a file's bytes, or pixels as of ``cv2.imread``.
+    """Make the photo from one of the inputs: a file's bytes, or pixels as ``cv2.imread`` has them.
 
-    The file is (N,) uint8, pixels are (H, W, 3) uint8 BGR, an array or a tensor. Returns
-    (H, W, 3) uint8 RGB: an array, or a tensor on another device than the "cpu". It is upright for
-    a file, as given for pixels.
+    The file is (N,) uint8; pixels are (H, W, 3) uint8 BGR, an array or a tensor. Returns
+    (H, W, 3) uint8 RGB: an array, or a tensor on a device other than "cpu". Photos from files are
+    turned upright; pixels are not turned.
 
     Raises:
-        InvalidInput: Both or neither are given, or one has the wrong rank, type or size.
+        InvalidInput: Both or no inputs are given, or one has the wrong rank, type or size.
         ImageError: The file can't be read.
     """
     if (file is None) == (pixels is None):
@@ -205,12 +206,11 @@ def outputs_of(
     wanted: Collection[str],
     timing_ms: Mapping[str, float] | None = None,
 ) -> dict[str, Array]:
-    """Turn plates into those of the model's output arrays that were requested, N rows each.
+    """Convert N plates to the requested output arrays, N rows each.
 
-    Strings are object arrays, ``candidates`` padded with "", all scores with NaN, ``log_probs``
-    as `ctc.stack` has it.
-    ``model_info`` has one row of JSON, with the milliseconds by stage where they are given, and
-    with what decodes ``log_probs`` where these are wanted.
+    Strings are object arrays. ``candidates`` are padded with "", scores with NaN, ``log_probs`` as
+    by `ctc.stack`. ``model_info`` is one row of JSON; it has the milliseconds per stage if given,
+    and the parameters to decode ``log_probs`` if these are wanted.
     """
     outputs = arrays_of(plates, wanted)
     if MODEL_INFO in wanted:
@@ -226,7 +226,7 @@ def outputs_of(
 
 
 def arrays_of(plates: Sequence[Plate], wanted: Collection[str]) -> dict[str, Array]:
-    """As `outputs_of`, but for ``model_info``."""
+    """Like `outputs_of`, without ``model_info``."""
     outputs = {
         name: _array(list(map(value_of, plates)), dtype, *shape)
         for name, (value_of, dtype, shape) in OUTPUTS.items()
@@ -238,16 +238,16 @@ def arrays_of(plates: Sequence[Plate], wanted: Collection[str]) -> dict[str, Arr
 
 
 def _array(rows: list[Any], dtype: Any, *shape: int) -> Array:
-    """(N, *shape): short rows are padded with "" or NaN, a longer one makes all longer."""
+    """(N, *shape); rows are padded with "" or NaN, to the longest if that exceeds the shape."""
     if len(shape) == 1:
         width = max([shape[0], *map(len, rows)])
         fill = "" if dtype is np.object_ else np.nan
         shape, rows = (width,), [[*row, *[fill] * (width - len(row))] for row in rows]
-    # The reshape gives an empty list its shape.
+    # If there are no rows, the reshape sets the other axes.
     return np.asarray(rows, dtype).reshape(len(rows), *shape)
 
 
-# For each output the value of one plate, the type, and the shape without the axis of plates.
+# For each output: the value of one plate, the type, and the shape without the axis of plates.
 OUTPUTS: Mapping[str, tuple[Callable[[Plate], Any], Any, tuple[int, ...]]] = {
     TENSORS.coordinates: (lambda plate: plate.box, np.float32, (4,)),
     TENSORS.texts: (lambda plate: [plate.reading.text], np.object_, (1,)),

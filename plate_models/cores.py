@@ -1,20 +1,20 @@
-"""How many threads there is room for, in a container too."""
+"""Numbers of threads and photos in parallel that suit the cores, also in a container."""
 
 import os
 from pathlib import Path
 
 THREADS = "PLATES_THREADS"
-# While one photo waits for a net, the cores have others to work on; each further one would
-# hold another 17 MB (of two megapixels) and gain nothing.
+# While this many photos wait for a net, the cores work on the others. Each further photo would
+# take another 17 MB (at two megapixels) and gain nothing.
 _WAITING_PHOTOS = 1
 _CGROUP = Path("/sys/fs/cgroup")
 
 
 def usable_cores(cgroup: Path = _CGROUP) -> int:
-    """Count the cores that this process may keep busy, at least 1.
+    """Count the cores that this process may use, at least 1.
 
-    They are those it may run on, or fewer where a container's quota of processor time
-    (cgroup v2, ``cpu.max``) allows fewer.
+    These are the cores of its CPU affinity, or fewer if a container's quota of processor time
+    (cgroup v2, ``cpu.max``) is lower.
     """
     cores = len(os.sched_getaffinity(0))
     try:
@@ -26,11 +26,10 @@ def usable_cores(cgroup: Path = _CGROUP) -> int:
 
 
 def choose_threads(configured: int = 0) -> int:
-    """Decide how many threads one graph computes with.
+    """Return the number of threads for one graph, given the one in its configuration.
 
-    That is what its configuration says, 0 for as many as possible; never more than
-    ``PLATES_THREADS`` (a ValueError if that is no whole number of at least 1), or without it
-    the usable cores.
+    The limit is ``PLATES_THREADS``, or if that is not set, the usable cores; 0 in the configuration
+    stands for the limit. Raises ValueError if ``PLATES_THREADS`` is no whole number of at least 1.
     """
     given = os.environ.get(THREADS, "")
     if given and not (given.isdecimal() and int(given) > 0):
@@ -40,5 +39,5 @@ def choose_threads(configured: int = 0) -> int:
 
 
 def photos_at_once(threads: int, processes: int = 1) -> int:
-    """How many photos each process works on at a time, by so many threads for each net."""
+    """Number of photos that each process works on in parallel, given the threads per net."""
     return max(1, (threads + _WAITING_PHOTOS) // processes)

@@ -1,9 +1,9 @@
-"""Weights to what Triton serves: ``weights/`` to a release, ``model_repository/*/<version>/*``.
+"""Export weights for Triton: ``weights/`` to a release, ``model_repository/*/<version>/*``.
 
-Each net becomes TorchScript (GPU profile) and ONNX (CPU profile) from one module, and
-nothing is written unless both compute what the module computes, on views of the golden photo,
-alone and in batches. A release's manifest is deleted first and written last, with what the
-nets read on the golden photo: a server of the release must read the same.
+Each net becomes TorchScript (GPU profile) and ONNX (CPU profile) from one module. Nothing is
+written unless both agree with the module on views of the golden photo, alone and in batches. A
+release's manifest is deleted first and written last. It has the nets' readings of the golden
+photo, which a server of the release must reproduce.
 """
 
 import json
@@ -30,7 +30,7 @@ from plate_models.spec import DEFAULTS, Specs, spec_to_json
 OPSET = 20  # the first with AffineGrid
 # x0, y0, x1, y1 of the plate on our golden photo.
 _GOLDEN_PLATE = (196.9, 224.0, 290.3, 245.2)
-# Stand in the hand-written config.pbtxt: weights that need others can't be exported.
+# Values in the hand-written config.pbtxt: weights that need other values can't be exported.
 _CONFIGURED = {
     "detector": ("max_candidates", "max_batch_size"),
     "rectifier": ("crop_hw", "rectified_hw", "shown_hw", "max_batch_size"),
@@ -42,7 +42,7 @@ Outputs = tuple[Tensor, ...]
 
 
 class ExportError(Exception):
-    """An artifact does not compute what its module does, or no Triton here can serve it."""
+    """An artifact disagrees with its module, or Triton can't serve the weights."""
 
 
 def export(
@@ -53,17 +53,17 @@ def export(
 ) -> list[Path]:
     """Export every net as one release; returns the artifacts written.
 
-    The version is the folder's name in each of the four models, which get configurations where
-    there are none. `golden` is a photo with plates that these weights read: it shows whether the
-    release is served as it was exported. None takes our own, which other weights need not read.
+    The version is the folder's name in each of the four models; missing configurations are added.
+    `golden` is a photo with plates that these weights read: servers compare their readings of it
+    with the export's. The default is our own photo, which other weights need not be able to read.
 
     Raises:
         WeightsError: The weights are missing, damaged or don't fit the nets.
-        ExportError: The version is none; an artifact disagrees with its module; the weights
+        ExportError: The version is invalid; an artifact disagrees with its module; the weights
             need sizes that the repository's configurations lack, or read nothing on a photo
-            that they should. Nothing was replaced.
+            that they should be able to read. Nothing was replaced.
     """
-    # Triton takes nothing else for a version; it skips "02".
+    # Triton accepts no other versions; it ignores "02".
     if not (re.fullmatch("[1-9][0-9]*", version) and int(version) < 2**31):
         raise ExportError(
             f"version: expected a whole number from 1 without zeros before it, got {version!r}"
@@ -88,7 +88,7 @@ def export(
         if not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(config, place)
-    # Beside its place, so that it can be moved there.
+    # In the same folder, so that files can be moved to their places.
     with TemporaryDirectory(prefix=".", dir=home) as folder:
         staged = Path(folder)
         hashes = _export_graphs(nets, staged, version)
@@ -114,7 +114,7 @@ def export(
 
 
 def read_golden(photo: Path, nets: Nets) -> list[dict[str, Any]]:
-    """Read a photo; an ImageError if it is none.
+    """Read a photo; raises ImageError if the file is not a photo.
 
     Returns text and box (x0, y0, x1, y1 in pixels) of each readable plate, ready for JSON.
     """
@@ -126,16 +126,16 @@ def read_golden(photo: Path, nets: Nets) -> list[dict[str, Any]]:
 
 
 def _export_graphs(nets: Nets, folder: Path, version: str) -> dict[str, str]:
-    """Write torch's modules into a folder in both forms, and check them; returns hashes by path."""
+    """Export torch modules into a folder in both forms and check them; returns hashes by path."""
     inputs, hashes = inputs_for(nets.config.specs, nets.rectify), {}
     for name, net in zip(GRAPHS, (nets.detect, nets.rectify, nets.recognize), strict=True):
         script, onnx = (folder / name / version / f"model.{kind}" for kind in ("pt", "onnx"))
         script.parent.mkdir(parents=True)
-        # Of several rows: a batch axis of one could be traced as a constant.
+        # Several rows: a batch axis of one could be traced as a constant.
         example = inputs[name][0]
-        # Triton serves what the old exporters write, though torch advises to move on.
+        # Triton serves the files of the old exporters, though torch calls these deprecated.
         with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
-            # affine_grid checks its size in Python; the size is a constant of the graph.
+            # affine_grid checks its size in Python, and the graph has a constant size.
             warnings.filterwarnings("ignore", "Converting a tensor to a Python boolean")
             torch.jit.save(torch.jit.trace(net, example, check_trace=False), script)
             loaded: Net = torch.jit.load(script, map_location="cpu").eval()
@@ -159,24 +159,24 @@ def _check_configured(specs: Specs) -> None:
 
 
 def compare_values(expected: Outputs, found: Outputs) -> float:
-    """Compare element by element; returns the largest difference as a share of what is allowed.
+    """Compare element by element; returns the largest difference as a share of the tolerance.
 
-    That is 0.001, and of large values 5 millionths of the largest.
+    The tolerance is 0.001, or 5 millionths of the largest value if that is more.
     """
     differences = [
         (one - other).abs().max() / one.abs().max().clamp(min=200).mul(5e-6)
         for one, other in zip(expected, found, strict=True)
     ]
-    return float(torch.stack(differences).max())  # torch's, not Python's: it passes NaN on
+    return float(torch.stack(differences).max())  # torch's max, unlike Python's, returns NaN
 
 
 def compare_candidates(expected: Outputs, found: Outputs) -> float:
-    """Compare candidates (N, 300, 6) in any order: equal scores may change places."""
-    # Pixels of x0, y0, x1, y1; score; class.
+    """Compare candidates (N, 300, 6) alike, in any order: equal scores may change places."""
+    # Tolerances: pixels of x0, y0, x1, y1; score; class.
     allowed = torch.tensor([0.05, 0.05, 0.05, 0.05, 1e-3, 0.5])
     differences = [(expected[0][..., 4] - found[0][..., 4]).abs().max() / allowed[4]]
     for rows, others in zip(expected[0], found[0], strict=True):
-        # At the cut it is chance which of two equals gets in.
+        # Leave out the lowest scores: which of two equal ones is the last candidate is chance.
         kept = rows[rows[:, 4] > rows[-1, 4] + allowed[4]]
         distances = ((kept[:, None] - others[None]).abs() / allowed).amax(dim=2)
         differences += list(distances.amin(dim=1))
@@ -199,19 +199,18 @@ def _write_onnx(name: str, net: Any, example: Tensor, path: Path) -> None:
 
 
 def load_onnx(name: str, path: Path) -> Net:
-    """Open an exported graph on the CPU."""
-    # Another engine than serves it.
+    """Load an exported graph on the CPU, with another engine than the one that serves it."""
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     wanted, given = list(GRAPHS[name]), spec.TENSORS.graph_input
     return lambda inputs: tuple(map(torch.from_numpy, session.run(wanted, {given: inputs.numpy()})))
 
 
 def inputs_for(specs: Specs, rectify: Net) -> dict[str, list[Tensor]]:
-    """Make what each graph is checked on: views of the golden photo, and of where its plate is.
+    """Make the inputs on which graphs are checked: views of the golden photo and its plate.
 
-    Random pixels would say little: nets answer them with next to nothing, and an engine's
-    faults show where there is something to see. The rectifier's module makes the recognizer's
-    inputs; canvases have every size. The first batch is also what a graph is traced with.
+    Random pixels would be a weak test: nets hardly respond to them, and an engine's faults show
+    only where nets respond. The rectifier's module makes the recognizer's inputs; canvases have
+    every size. The first batch is also the example with which a graph is traced.
     """
     photo = images.decode(release.DEFAULT_GOLDEN.read_bytes())
     scenes = (photo, photo[:, ::-1], photo // 2)  # mirrored, and darker
@@ -241,7 +240,7 @@ def check_agreement(
         expected = _outputs(net, inputs)
         for kind, artifact in artifacts.items():
             difference = compare(expected, _outputs(artifact, inputs))
-            # Written so that NaN is a disagreement.
+            # Not `difference >= 1`: NaN must be a disagreement.
             if not difference < 1:
                 raise ExportError(
                     f"{name}: {kind} disagrees with its module on "

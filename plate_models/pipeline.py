@@ -58,10 +58,11 @@ _FRAME_BOX = 0.25
 # country, such as registrations of boats, are sure only from the third number on.
 _HOPELESS, _SURE, _SURE_ABROAD = 0.1, 0.9, 0.95
 # A plate has motion blur if its text score is below the first number, and its sharpness along one
-# direction less than this share of that across it. Deblurring is slow: so many plates at most.
+# direction less than the second one times that across it. Deblurring is slow: the third number
+# limits the plates per run of the detector.
 _DOUBT, _MOVED, _MOST_MOVED = 0.75, 0.6, 4
 # Deblurring tries these lengths of the blur (shares of the plate's width), then these rotations of
-# the best one. Texts are chosen for the clearest results; one must have at least this score.
+# the best one. Texts are chosen for the clearest results; a reading needs at least _SURE_MOVED.
 _CLEAREST, _SURE_MOVED = 6, 0.85
 _LENGTHS, _TURNS = np.arange(0.03, 0.16, 0.008), np.exp(1j * np.radians((-14, -7, 7, 14)))
 _SHIFTS = ((0.03, 0.0), (-0.03, 0.0), (0.0, 0.06), (0.0, -0.06))  # of a box's width and height
@@ -146,7 +147,7 @@ def read_plates(
 ) -> list[Plate]:
     """Find and read every plate in a photo, in descending order of detection score.
 
-    The image is (H, W, 3) uint8 RGB, upright: an array, or a tensor on the device that shall do the
+    The image is (H, W, 3) uint8 RGB, upright: an array, or a tensor on the device that does the
     work. The nets take and return arrays or tensors of the same device; see their types. The config
     is that of the nets' weights. Raises ValueError if the image has another shape or type.
     """
@@ -157,7 +158,7 @@ def read_plates(
     if not config.still:
         return plates
     # The detector finds parts of a plate that fills much of the photo; in a smaller photo it finds
-    # the whole plate. What is surely a plate and surely read is not such a part.
+    # the whole plate. A box that is surely a plate and surely read is not a part of another one.
     unsure = [p.box for p in plates if not (_is_read(p) and _is_known(p.reading))]
     widest = max((x1 - x0 for x0, _, x1, _ in unsure), default=0) / image.shape[1]
     readable = any(plate.reading.readable for plate in plates)
@@ -195,8 +196,8 @@ def _read_found(
     readings = choose_readings(seen, config)
     views = list(map(_View, numbers.tolist(), boxes, scores.tolist(), seen, readings))
     if config.still:
-        _look_again(read, views, config)
-        _look_without_motion(read, views, config)
+        _read_shifted(read, views, config)
+        _read_deblurred(read, views, config)
     views += _low_characters(read, views, config)
     home = config.grammar.name
     if config.still:
@@ -210,7 +211,7 @@ def _read_found(
     return [plate for plate in plates if _is_plate(plate)] if config.still else plates
 
 
-def _look_again(read: Read, views: list[_View], config: PipelineConfig) -> None:
+def _read_shifted(read: Read, views: list[_View], config: PipelineConfig) -> None:
     """Read plates without a sure reading from shifted crops as well; update them in place."""
     of_home = (v for v in views if country_of(v.reading.format) == config.grammar.name)
     done = {view.plate for view in of_home if view.reading.score > _SURE}
@@ -229,7 +230,7 @@ def _look_again(read: Read, views: list[_View], config: PipelineConfig) -> None:
         view.reading = reading
 
 
-def _look_without_motion(read: Read, views: list[_View], config: PipelineConfig) -> None:
+def _read_deblurred(read: Read, views: list[_View], config: PipelineConfig) -> None:
     """Deblur and read uncertain plates with motion blur; keep readings that are surer, in place."""
     doubtful = [view for view in _in_doubt(views, _DOUBT) if view.score >= _SURE_BOX]
     blurs = [(view, *blur_of(view.seen.crop, view.seen.quad)) for view in doubtful]
@@ -283,7 +284,7 @@ def _low_characters(read: Read, views: list[_View], config: PipelineConfig) -> l
 
 
 def _discard_signs_and_parts(views: list[_View], width: int, home: str) -> None:
-    """Make unreadable, in place, what is probably no plate, or cut by a side of the photo."""
+    """Make views unreadable, in place, that are probably no plates or cut off by the photo."""
     for view in views:
         abroad = country_of(view.reading.format) != home
         sign = view.score < _DOUBTFUL_BOX and abroad and not _is_known(view.reading)

@@ -1,9 +1,9 @@
-"""What is done with photos and crops, where they lie.
+"""Operations on photos and crops, done on the device that stores them.
 
-On the host they are NumPy's arrays, and OpenCV and NumPy work on them; on a GPU, and for nets that
-are torch's modules, they are tensors and stay where they are. Torch is imported where there is a
-tensor alone: to a process that serves on the CPU it would add 235 MB, and its operators take longer
-to begin than most of this work to end.
+On the host they are NumPy arrays, processed by OpenCV and NumPy; on a GPU, and for nets that are
+torch modules, they are tensors and stay on their device. Torch is imported only for tensors: it
+would add 235 MB to a process that serves on the CPU, and starting one of its operators takes longer
+than most of these operations.
 """
 
 from collections.abc import Sequence
@@ -16,25 +16,26 @@ from PIL import Image
 
 Floats = NDArray[np.float32]
 Lines = NDArray[np.int64]
-# More source samples per crop pixel than this add nothing but time.
+# More source samples per crop pixel than this take time and don't improve the crop.
 _SAMPLES_PER_PIXEL = 4
-# A crop whose dark and bright parts, shares of its pixels, lie closer than so many grey levels is
-# stretched until they lie there; closer than noise, they are one part.
-_DARK, _BRIGHT, _LITTLE, _NOISE, _STRETCHED = 0.02, 0.98, 110, 3, (25, 225)
-# A crop of which half is so bright was overexposed: characters are hardly darker than their ground.
-_OVEREXPOSED, _DARKER = 245, 3
-# Whole photos are stretched where nothing is darker, as in fog: by night a plate may be brighter
-# than nearly everything, and would become white.
+# A picture's dark and bright levels are these quantiles of its values. If they are more than _NOISE
+# but less than _LOW_CONTRAST apart, its contrast is stretched until they are at _STRETCHED.
+_DARK, _BRIGHT, _LOW_CONTRAST, _NOISE, _STRETCHED = 0.02, 0.98, 110, 3, (25, 225)
+# A picture with at least this median is overexposed: its characters are hardly darker than the
+# ground. It is darkened by raising its values, as shares of 255, to the power _GAMMA.
+_OVEREXPOSED, _GAMMA = 245, 3
+# A whole photo is stretched only if its dark level is at least this, as in fog. At night, a plate
+# may be brighter than nearly all of the photo, and stretching would turn it white.
 _FOG = 60
-# Neighbouring rows differ less than rows two apart, 0.6 times as much; where they differ more than
-# this share of it, every second one was taken at another moment, as interlaced video has them.
+# Neighbouring rows usually differ 0.6 times as much as rows two apart. Above this ratio, odd and
+# even rows were exposed at different moments, as in interlaced video of a moving object.
 _COMBED = 0.95
 
 
 def letterbox(
     photo: Any, place: tuple[slice, slice], canvas_hw: tuple[int, int], pad_value: int
 ) -> Any:
-    """Resize a photo (H, W, 3) to its place, rows and columns, on a canvas (3, H, W) uint8."""
+    """Make a canvas (3, H, W) uint8; fit the photo (H, W, 3) into `place`, rows and columns."""
     rows, columns = place
     if isinstance(photo, np.ndarray):
         canvas = np.full((3, *canvas_hw), pad_value, np.uint8)
@@ -53,26 +54,27 @@ def letterbox(
 
 
 def _shrink(photo: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-    while photo.shape[0] >= 2 * height:  # by halves, each pixel the mean of four
+    while photo.shape[0] >= 2 * height:  # halve it: each pixel becomes the mean of four
         half = max(photo.shape[1] // 2, 1), photo.shape[0] // 2
         photo = np.asarray(cv2.resize(photo, half), np.uint8)
     return np.asarray(cv2.resize(photo, (width, height)), np.uint8)
 
 
 def crop(photo: Any, box: tuple[float, float, float, float], size_hw: tuple[int, int]) -> Any:
-    """Resize a box x0, y0, x1, y1, in pixels of a photo (H, W, 3) uint8, with a triangle filter.
+    """Cut a box x0, y0, x1, y1 out of a photo (H, W, 3) uint8; resize it with a triangle filter.
 
-    Beyond the photo its edge is repeated. Returns (1, 3, h, w) float32, whole numbers in [0, 255].
+    The box is in photo pixels; outside the photo its edge pixels are repeated. Returns
+    (1, 3, h, w) float32, whole numbers in [0, 255].
     """
     x0, y0, x1, y1 = box
-    rows, top, bottom = _near(y0, y1, size_hw[0], photo.shape[0])
-    columns, left, right = _near(x0, x1, size_hw[1], photo.shape[1])
-    # Narrowed first: rows that are taken by their indices are copied in their whole width.
+    rows, top, bottom = _axis(y0, y1, size_hw[0], photo.shape[0])
+    columns, left, right = _axis(x0, x1, size_hw[1], photo.shape[1])
+    # Slice first: indexing by arrays of rows copies these in their full width.
     near = _one_field(photo[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1])
     apart = rows - rows[0], columns - columns[0]
     gaps = any((np.diff(axis) != 1).any() for axis in apart)
     if isinstance(near, np.ndarray):
-        # Copied in any case: Pillow takes rows with gaps ten times as long.
+        # Copy in any case: Pillow is ten times slower if rows are not contiguous in memory.
         near = near[np.ix_(*apart)] if gaps else np.ascontiguousarray(near)
         place = left, top, right, bottom
         picture = Image.fromarray(near).resize(size_hw[::-1], Image.Resampling.BILINEAR, place)
@@ -88,27 +90,27 @@ def crop(photo: Any, box: tuple[float, float, float, float], size_hw: tuple[int,
 
 
 def _one_field(near: Any) -> Any:
-    """Pixels (H, W, 3) uint8; of the first field alone where a thing moved between the fields.
+    """Deinterlace pixels (H, W, 3) uint8 if an object moved between the two fields.
 
-    The other one's rows become means of those above and below.
+    Rows of the second field are replaced by the means of the rows above and below them.
     """
-    few = near[:, ::4, 1] * 1.0
-    to_next, to_same_field = (abs(few[:-2] - other).sum() for other in (few[1:-1], few[2:]))
+    green = near[:, ::4, 1] * 1.0
+    to_next, to_same_field = (abs(green[:-2] - other).sum() for other in (green[1:-1], green[2:]))
     combed = to_next > _COMBED * to_same_field
     if isinstance(near, np.ndarray) and not combed:
         return near
-    mended = join([near])
+    deinterlaced = join([near])
     between = near[:-2:2] / 2 + near[2::2] / 2
-    mended[1:-1:2] = between * combed + near[1:-1:2] * ~combed
-    return mended
+    deinterlaced[1:-1:2] = between * combed + near[1:-1:2] * ~combed
+    return deinterlaced
 
 
 def lift_contrast(crops: Any, least_dark: float = 0.0) -> Any:
-    """Stretch pictures (N, 3, h, w) in [0, 255] that have little contrast: by night, in fog.
+    """Stretch the contrast of pictures (N, 3, h, w) in [0, 255] that have little: by night, in fog.
 
-    Those whose dark parts are darker than `least_dark` stay as they are. Overexposed ones are made
-    darker. It is measured without the margin, and the same for all colours. Returns float32, or
-    the pictures themselves where none needs it.
+    Pictures whose dark level is below `least_dark` are not stretched. Overexposed pictures are
+    darkened. Levels are measured without the margins and over all colours together. Returns
+    float32, or the input itself if it is on the host and no picture needs a change.
     """
     height, width = crops.shape[2:]
     step = max(height // 32, 1)
@@ -122,21 +124,21 @@ def lift_contrast(crops: Any, least_dark: float = 0.0) -> Any:
         ordered = middle.sort(dim=1).values
     dark, median, bright = (ordered[:, rank, None, None, None] for rank in ranks)
     spread = bright - dark
-    little = (spread > _NOISE) & (spread < _LITTLE) & (dark >= least_dark)
-    overexposed = (median >= _OVEREXPOSED) & ~little
+    flat = (spread > _NOISE) & (spread < _LOW_CONTRAST) & (dark >= least_dark)
+    overexposed = (median >= _OVEREXPOSED) & ~flat
     lifted = crops
-    if not on_host or little.any():  # A device is not waited for.
+    if not on_host or flat.any():  # On a device, `any` would have to wait for it.
         low, high = _STRETCHED
         stretched = ((crops - dark) * ((high - low) / spread.clip(_NOISE)) + low).clip(0, 255)
-        lifted = stretched * little + crops * ~little
+        lifted = stretched * flat + crops * ~flat
     if not on_host or overexposed.any():
-        darker = 255 * (crops * np.float32(1 / 255)) ** _DARKER
+        darker = 255 * (crops * np.float32(1 / 255)) ** _GAMMA
         lifted = darker * overexposed + lifted * ~overexposed
     return lifted
 
 
-def _near(start: float, end: float, samples: int, length: int) -> tuple[NDArray[Any], float, float]:
-    """The pixels of an axis around a stretch of it, cut at its length; where it lies on them."""
+def _axis(start: float, end: float, samples: int, length: int) -> tuple[NDArray[Any], float, float]:
+    """Pixel indices that cover an interval of an axis, clipped; the interval's bounds on them."""
     scale = max((end - start) / samples, 1e-6)
     reach = max(scale, 1.0)
     step = max(int(scale // _SAMPLES_PER_PIXEL), 1)
@@ -147,7 +149,7 @@ def _near(start: float, end: float, samples: int, length: int) -> tuple[NDArray[
 
 
 def _triangles(start: float, end: float, samples: int, pixels: int) -> Floats:
-    """(samples, pixels): the weights by which pixels are mixed to samples of a stretch of them."""
+    """(samples, pixels) weights of a triangle filter that resamples an interval of the pixels."""
     scale = (end - start) / samples
     centres = start + scale * np.arange(0.5, samples)
     distances = np.abs(np.arange(0.5, pixels) - centres[:, None])
@@ -157,10 +159,10 @@ def _triangles(start: float, end: float, samples: int, pixels: int) -> Floats:
 
 
 def resample(crops: Any, theta: Any, size_hw: tuple[int, int]) -> Any:
-    """Sample crops (N, C, H, W) through theta (N, 2, 3), bilinearly, borders repeated.
+    """Sample crops (N, C, H, W) through theta (N, 2, 3): bilinear, border pixels repeated.
 
-    Returns (N, C, h, w) of the crops' type. Of tensors, a gradient flows through both; their theta
-    may come from the host.
+    Returns (N, C, h, w) of the crops' type. If crops and theta are tensors, gradients flow through
+    both; theta may also be an array on the host.
     """
     if isinstance(crops, np.ndarray):
         return _warp(crops, theta, size_hw)
@@ -176,11 +178,11 @@ def resample(crops: Any, theta: Any, size_hw: tuple[int, int]) -> Any:
 def _warp(crops: Floats, theta: Floats, size_hw: tuple[int, int]) -> Floats:
     sampled = np.empty((*crops.shape[:2], *size_hw), np.float32)
     (height, width), (h, w) = crops.shape[2:], size_hw
-    # From output pixels to [-1, 1], and from there to the crop's pixels.
+    # Matrices from output pixels to [-1, 1], and from [-1, 1] to the crop's pixels.
     enter = np.array([[2 / w, 0, 1 / w - 1], [0, 2 / h, 1 / h - 1], [0, 0, 1]])
     leave = np.array([[width / 2, 0, (width - 1) / 2], [0, height / 2, (height - 1) / 2]])
-    for crop, way, planes in zip(crops, theta, sampled, strict=True):
-        matrix = leave @ np.vstack((way, (0, 0, 1))) @ enter
+    for crop, affine, planes in zip(crops, theta, sampled, strict=True):
+        matrix = leave @ np.vstack((affine, (0, 0, 1))) @ enter
         flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
         picture = np.ascontiguousarray(crop.transpose(1, 2, 0))
         seen = cv2.warpAffine(picture, matrix, (w, h), None, flags, cv2.BORDER_REPLICATE)
@@ -189,7 +191,7 @@ def _warp(crops: Floats, theta: Floats, size_hw: tuple[int, int]) -> Floats:
 
 
 def join(parts: Sequence[Any]) -> Any:
-    """One new array of several, along the first axis."""
+    """Concatenate arrays or tensors along the first axis."""
     if isinstance(parts[0], np.ndarray):
         return np.concatenate(parts)
     import torch
@@ -198,7 +200,7 @@ def join(parts: Sequence[Any]) -> Any:
 
 
 def to_host(array: Any, kind: type = np.float32) -> NDArray[Any]:
-    """An array of NumPy, float32 or uint8; a tensor is turned into that before it is copied."""
+    """Convert to a NumPy array, float32 or uint8; a tensor is converted before it is copied."""
     if isinstance(array, np.ndarray):
         return array.astype(kind, copy=False)
     array = array.byte() if kind is np.uint8 else array.float()
@@ -206,7 +208,7 @@ def to_host(array: Any, kind: type = np.float32) -> NDArray[Any]:
 
 
 def to_device(array: Any, device: Any) -> Any:
-    """An array or a tensor as a tensor on one of torch's devices."""
+    """Convert an array or a tensor to a tensor on a torch device."""
     import torch
 
     return torch.as_tensor(array, device=device)

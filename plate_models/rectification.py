@@ -1,8 +1,8 @@
-"""From boxes to straight plates: crops of the photo, the rectifier's theta, rows and corners.
+"""From boxes to rectified plates: crops of the photo, the rectifier's theta, rows and corners.
 
 Theta maps output to input coordinates, both in [-1, 1] with pixel edges at the ends
-(`torch.nn.functional.affine_grid`, ``align_corners=False``). Boxes are float pixels of the
-photo; pixel i covers [i, i + 1).
+(`torch.nn.functional.affine_grid`, ``align_corners=False``). Boxes are floats in photo pixels;
+pixel i covers [i, i + 1).
 """
 
 from collections.abc import Callable, Sequence
@@ -20,18 +20,18 @@ from plate_models.spec import RECTIFIER, RectifierSpec
 # (N, 3, h, w) float32 crops to rectified plates and theta.
 Rectify = Callable[[Any], tuple[Any, Any]]
 
-# Corners TL, TR, BR, BL of the rectified frame, with a 1 behind each.
+# Corners TL, TR, BR, BL of the rectified frame, in homogeneous coordinates.
 FRAME = np.array([[-1, -1, 1], [1, -1, 1], [1, 1, 1], [-1, 1, 1]], np.float32)
 
 
 @dataclass(frozen=True)
 class Rectified:
-    """N plates after the rectifier: crops and plates where the photo is, the rest on the host."""
+    """N rectified plates: `crops` and `plates` on the photo's device, the rest on the host."""
 
-    crops: Any
-    plates: Any
-    theta: Floats
-    quads: Floats
+    crops: Any  # (N, 3, h, w) float32, normalised as the rectifier's input
+    plates: Any  # the rectifier's output, normalised alike
+    theta: Floats  # (N, 2, 3)
+    quads: Floats  # (N, 4, 2), see `quads_from_theta`
 
 
 def straighten(
@@ -42,11 +42,11 @@ def straighten(
     spec: RectifierSpec = RECTIFIER,
     motions: Floats | None = None,
 ) -> Rectified:
-    """Crop plates and straighten them; one that its box cut is cropped anew, once.
+    """Crop and rectify plates; if its box cuts a plate off, crop and rectify it once more.
 
-    The image is (H, W, 3) uint8 RGB on any device, an array or a tensor; on the host are (N, 4)
-    float boxes x0, y0, x1, y1 in its pixels, N >= 1, (N,) int64 lines of text on each plate, and
-    (N, 2) motions x, y in its pixels, of which the blur is taken from their crops.
+    The image is (H, W, 3) uint8 RGB, an array, or a tensor on any device. The others are arrays on
+    the host: (N, 4) float boxes x0, y0, x1, y1 in photo pixels, N >= 1; (N,) int64 lines of text on
+    each plate; (N, 2) motions x, y in photo pixels, by which crops are deblurred.
     """
     if motions is None:
         motions = np.zeros((len(boxes), 2), np.float32)
@@ -75,17 +75,17 @@ def _straighten_once(
 
 
 def parts_of(batch: Any, most: int) -> list[Any]:
-    """A batch in parts of at most so many rows."""
+    """Split a batch into parts of at most `most` rows."""
     return [batch[start : start + most] for start in range(0, len(batch), most)]
 
 
 def widen_boxes(
     boxes_xyxy: NDArray[Any], lines: Lines | None = None, spec: RectifierSpec = RECTIFIER
 ) -> NDArray[Any]:
-    """Grow (N, 4) boxes by shares of their own height and width, half of it on each side.
+    """Add the spec's margins, shares of a box's sides, to (N, 4) boxes, half on each side.
 
-    `lines` are (N,) int64, 1 or 2, None if all plates have one. The boxes may reach beyond
-    the photo.
+    `lines` are (N,) int64, 1 or 2; None if all plates have one. The result may reach beyond the
+    photo.
     """
     first, last = boxes_xyxy[:, :2], boxes_xyxy[:, 2:]
     margins = np.array([spec.margin_hw(1)[::-1], spec.margin_hw(2)[::-1]], boxes_xyxy.dtype)
@@ -96,13 +96,13 @@ def widen_boxes(
 def crop_boxes(
     image: Any, boxes_xyxy: Floats, lines: Lines | None = None, spec: RectifierSpec = RECTIFIER
 ) -> Any:
-    """Cut boxes out of a photo, with their margin, and resize each to the crop's size.
+    """Cut boxes with their margins out of a photo and resize them to the crop's size.
 
-    Resizing is at subpixel positions, so that a crop moves smoothly with its box.
+    Crops are sampled at subpixel positions, so that they move smoothly with their boxes.
 
-    The image is (H, W, 3) uint8 RGB, else it is a ValueError; the (N, 4) float boxes, N >= 1, are
-    in its pixels, `lines` as for `widen_boxes`. Returns (N, 3, h, w) float32
-    RGB, whole numbers in [0, 255], (h, w) = ``spec.crop_hw``, on the image's device.
+    The image is (H, W, 3) uint8 RGB; any other raises ValueError. The (N, 4) float boxes, N >= 1,
+    are in its pixels, `lines` as for `widen_boxes`. Returns (N, 3, h, w) float32 RGB on the image's
+    device, whole numbers in [0, 255], (h, w) = ``spec.crop_hw``.
     """
     check_image(image)
     regions = widen_boxes(np.asarray(boxes_xyxy, np.float64), lines, spec).tolist()
@@ -110,18 +110,18 @@ def crop_boxes(
 
 
 def rectified_rgb(found: Rectified, spec: RectifierSpec = RECTIFIER) -> NDArray[np.uint8]:
-    """Rectified plates for people to see: (N, h, w, 3) uint8 RGB, on the host."""
+    """Rectified plates for display: (N, h, w, 3) uint8 RGB, on the host."""
     shown = resample(found.crops, found.theta, spec.shown_hw)
     pictures = (shown * spec.std + spec.mean).round().clip(0, 255).swapaxes(1, 2).swapaxes(2, 3)
     return to_host(pictures, np.uint8)
 
 
 def theta_of_rows(theta: Floats, spans: Sequence[tuple[float, float]]) -> Floats:
-    """(S * N, 2, 3): theta of S rows of each of N plates, from above, of the plates' (N, 2, 3).
+    """Theta of S rows of text, top to bottom, of each plate: (N * S, 2, 3) from (N, 2, 3).
 
-    Spans are the rows' shares of the plate's height (from, to).
+    Each span (from, to) gives a row as shares of the plate's height.
     """
-    # A row's height and middle, in the frame's [-1, 1].
+    # Scale y by a row's height and move it to the row's middle, in the frame's [-1, 1].
     rows = [[[1.0, 0, 0], [0, end - start, start + end - 1], [0, 0, 1]] for start, end in spans]
     return np.asarray((theta[:, None] @ np.array(rows, theta.dtype)).reshape(-1, 2, 3))
 
@@ -134,9 +134,9 @@ def corners_in_crop(theta: Floats) -> Floats:
 def quads_from_theta(
     theta: Floats, boxes_xyxy: Floats, lines: Lines | None = None, spec: RectifierSpec = RECTIFIER
 ) -> Floats:
-    """(N, 4, 2): corners of the rectified plates, in photo pixels, of `crop_boxes`' boxes.
+    """(N, 4, 2): corners TL, TR, BR, BL of rectified plates, in photo pixels.
 
-    They are TL, TR, BR, BL of the plate's own orientation.
+    The order is that of the plate's own orientation. Boxes and lines are those of `crop_boxes`.
     """
     region = widen_boxes(boxes_xyxy.astype(theta.dtype), lines, spec)[:, None]  # (N, 1, 4)
     first, last = region[..., :2], region[..., 2:]
@@ -144,5 +144,5 @@ def quads_from_theta(
 
 
 def hulls_of(quads: Floats) -> Floats:
-    """(N, 4) x0, y0, x1, y1: the smallest boxes around (N, P, 2) corners."""
+    """(N, 4) x0, y0, x1, y1: the bounding boxes of (N, P, 2) corners."""
     return np.concatenate((quads.min(axis=1), quads.max(axis=1)), axis=1)

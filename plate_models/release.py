@@ -1,4 +1,4 @@
-"""Weights and what was exported of them, as files: whole, and of one another. Light to import."""
+"""Files of weights and exports: whether they are complete and match. Light to import."""
 
 import hashlib
 import json
@@ -10,8 +10,8 @@ WEIGHTS_DIR = _PACKAGE.with_name("weights").resolve()
 REPOSITORY = _PACKAGE.with_name("model_repository").resolve()
 NAMES = ("detector", "rectifier", "recognizer")
 SHA256SUMS, CALIBRATION = "SHA256SUMS", "calibration.json"
-# The model that calls the nets; what it runs, what the export says of a release, and the photo
-# that shows whether it is served as it was exported.
+# The Triton model that calls the nets; its code, the export's manifest, and the photo by which
+# servers check that they read as the export did.
 PHOTO_MODEL = "plate_recognition"
 PIPELINE, MANIFEST, GOLDEN_PHOTO = "model.py", "exported.json", "golden.jpg"
 DEFAULT_GOLDEN = _PACKAGE / GOLDEN_PHOTO
@@ -27,19 +27,18 @@ def write_manifest(folder: Path = WEIGHTS_DIR) -> Path:
     lines = [f"{sha256_of(path)}  {path.name}\n" for path in _files(folder)]
     written = manifest.with_name(f".{SHA256SUMS}.tmp")
     written.write_text("".join(lines), encoding="ascii")
-    written.replace(manifest)  # whole, or as it was
+    written.replace(manifest)  # atomic
     return manifest
 
 
 def _files(folder: Path) -> list[Path]:
-    """The three weight files, and the calibration if there is one."""
     measured = folder / CALIBRATION
     files = [folder / f"{name}.safetensors" for name in NAMES]
     return [*files, measured] if measured.exists() else files
 
 
 def check_manifest(folder: Path = WEIGHTS_DIR) -> str:
-    """Return "sha256:…" of the manifest; one that its files don't fit is a WeightsError."""
+    """Return "sha256:…" of the manifest; raise WeightsError unless all files match it."""
     manifest = folder / SHA256SUMS
     if not manifest.is_file():
         raise WeightsError(f"{manifest} is missing: run `plates weights --weights {folder}`")
@@ -63,7 +62,7 @@ def sha256_of(path: Path) -> str:
 
 
 def sources_of(weights_folder: Path, photo: Path) -> dict[str, str]:
-    """Name by hashes and versions what an export is made from; WeightsError as `check_manifest`."""
+    """Hashes and versions of an export's sources; raises WeightsError as `check_manifest`."""
     return {
         "weights": check_manifest(weights_folder),
         "code": _hash_sources(),
@@ -73,7 +72,7 @@ def sources_of(weights_folder: Path, photo: Path) -> dict[str, str]:
 
 
 def is_current(sources: dict[str, str], repository: Path, version: str) -> bool:
-    """Report whether a repository holds a whole release of these sources."""
+    """Whether a repository holds a complete release of these sources."""
     release = repository / PHOTO_MODEL / version
     try:
         found = json.loads((release / MANIFEST).read_text(encoding="utf-8"))
@@ -89,7 +88,7 @@ def is_current(sources: dict[str, str], repository: Path, version: str) -> bool:
 
 
 def _hash_sources() -> str:
-    """Hash all that reads a photo, the countries' formats included."""
+    """Hash all code that reads photos, and the countries' files."""
     files = sorted(path for kind in ("*.py", "*.toml") for path in _PACKAGE.rglob(kind))
     digest = hashlib.sha256()
     for path in files:

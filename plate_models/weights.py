@@ -1,7 +1,7 @@
-"""Released weights: safetensors files that carry the contract they were made for.
+"""Released weights: safetensors files with the contract they were trained for.
 
-The nets are built from that contract, not from ``spec.py``: weights for another alphabet,
-other anchors or another width are as good as ours.
+The nets are built from that contract, not from ``spec.py``, so that weights for another alphabet,
+other anchors or another width work as well as ours.
 """
 
 import hashlib
@@ -32,9 +32,9 @@ from plate_models.recognition.grammar import FormatError
 from plate_models.release import NAMES, WEIGHTS_DIR, WeightsError, check_manifest, sha256_of
 from plate_models.spec import DEFAULTS, SpecError, Specs
 
-# The recognizer is trained on what the rectifier makes: both files say it, and must agree.
+# Fields that rectifier and recognizer must agree on: the latter learns from the former's output.
 _SHARED = ("rectified_hw", "row_spans", "mean", "std")
-# What the tensors are worthless without; the rest of a spec is free to change with them.
+# Fields that the tensors depend on; the rest of a spec may change without new tensors.
 _CONTRACTS = {
     "detector": (
         *("classes", "anchors_wh", "strides", "width_multiple", "depth_multiple", "activation"),
@@ -42,7 +42,7 @@ _CONTRACTS = {
     "rectifier": ("crop_hw", "crop_margin_hw", "two_line_margin_hw", *_SHARED),
     "recognizer": ("alphabet", "countries", "steps", "depths", *_SHARED),
 }
-# Batch norm counts its batches; nothing uses the count.
+# Batch norm's counter of batches, which nothing uses.
 _COUNTER = "num_batches_tracked"
 # Older weights lack these; the defaults fit such weights.
 _ADDED_LATER = {"two_line_margin_hw", "row_spans", "countries", "depths", "activation"}
@@ -52,7 +52,7 @@ State = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class WeightsFile:
-    """One file's content, checked only for being readable: JSON values and tensors by name."""
+    """One file's content, JSON values and tensors by name; not checked, except for readability."""
 
     name: str
     path: Path
@@ -61,7 +61,7 @@ class WeightsFile:
 
 
 def contract_of(name: str, specs: Specs = DEFAULTS) -> dict[str, Any]:
-    """What the weights of one net depend on, ready for JSON; saved with them."""
+    """The fields that one net's weights depend on, ready for JSON; saved with the weights."""
     values = spec.spec_to_json(specs.rectifier) | spec.spec_to_json(getattr(specs, name))
     return {field: values[field] for field in _CONTRACTS[name]}
 
@@ -72,7 +72,7 @@ def save(
     """Write a net, built for the specs, as contiguous float32 into ``<name>.safetensors``.
 
     `training` is a JSON-ready summary: data, samples seen, metrics; the date is added. Returns the
-    file.
+    file's path.
     """
     tensors = {
         key: value.detach().cpu().float().contiguous() if value.is_floating_point() else value
@@ -84,7 +84,7 @@ def save(
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.safetensors"
     data = serialize(tensors, {key: json.dumps(value) for key, value in metadata.items()})
-    partial = path.with_suffix(".partial")  # a full disk leaves the weights of before
+    partial = path.with_suffix(".partial")  # if the disk is full, the old weights stay
     partial.write_bytes(data)
     partial.chmod(0o644)  # for the user of a container, whatever the umask
     return partial.replace(path)
@@ -120,7 +120,7 @@ def _contract_in(metadata: dict[str, str], path: Path) -> dict[str, Any]:
 
 
 def _specs_of(files: dict[str, WeightsFile]) -> Specs:
-    """What three files, by the names of their nets, were made for, checked against each other."""
+    """The specs of three files, by the names of their nets, checked against each other."""
     recognizer = files["recognizer"]
     own = dict(recognizer.contract)
     shared = {key: own.pop(key) for key in _SHARED if key in own}
@@ -148,9 +148,9 @@ def _specs_of(files: dict[str, WeightsFile]) -> Specs:
 
 
 def build_from(file: WeightsFile, specs: Specs) -> nn.Module:
-    """Make the net that a file's tensors belong to, fill it and put it in evaluation mode.
+    """Make the net of a file, load its tensors and put it in evaluation mode.
 
-    A tensor or the contract's sizes that don't fit are a WeightsError.
+    Raises WeightsError if a tensor or the contract's sizes don't fit.
     """
     name = file.name
     try:
@@ -179,7 +179,7 @@ def build_from(file: WeightsFile, specs: Specs) -> nn.Module:
 
 
 def _fill(net: nn.Module, file: WeightsFile, made_for: str) -> None:
-    """Check every tensor and load it; `made_for` says for what the net was built."""
+    """Check and load every tensor; `made_for` describes the net in messages."""
     expected, found = (
         {key: tuple(value.shape) for key, value in state.items() if not key.endswith(_COUNTER)}
         for state in (net.state_dict(), file.state)
@@ -197,16 +197,16 @@ def _fill(net: nn.Module, file: WeightsFile, made_for: str) -> None:
             raise WeightsError(f"{file.path}: {key}: expected finite values, found NaN or Inf")
         if key.endswith("running_var") and (values < 0).any():
             raise WeightsError(f"{file.path}: {key}: expected variances, found {values.min():g}")
-    net.load_state_dict(file.state, strict=False)  # Its counters alone may be missing.
+    net.load_state_dict(file.state, strict=False)  # Only counters can be missing now.
 
 
 def check_countries(recognizer: spec.RecognizerSpec, where: str) -> None:
-    """Raise WeightsError, beginning with `where`, unless the countries' formats can be read."""
+    """Raise WeightsError, beginning with `where`, unless the countries' plates can be read."""
     try:
         _, *others = [grammar_of(name) for name in recognizer.countries]
     except FormatError as error:
         raise WeightsError(f"{where}.countries: {error}") from error
-    # At home, a net of fewer letters reads what it knows.
+    # The home country may have more letters than the net: it reads those that it has.
     for country in others:
         if missing := "".join(sorted(set(country.letters) - set(recognizer.alphabet))):
             raise WeightsError(f"{where}.countries: {country.name}: the alphabet lacks {missing}")
@@ -214,7 +214,7 @@ def check_countries(recognizer: spec.RecognizerSpec, where: str) -> None:
 
 @torch.inference_mode()
 def _check_sizes(net: nn.Module, specs: Specs) -> None:
-    """Let the nets themselves say whether the contract's sizes fit together."""
+    """Run the net on zeros, to check that the contract's sizes fit together."""
     if isinstance(net, STN):
         net.locate(torch.zeros(1, 3, *specs.rectifier.crop_hw))
     elif isinstance(net, LPRNet):
@@ -225,20 +225,20 @@ def _check_sizes(net: nn.Module, specs: Specs) -> None:
 
 
 def load_modules(folder: Path = WEIGHTS_DIR, device: str = "cpu") -> Nets:
-    """Load the three nets as torch's modules, frozen; on a GPU they are recorded (`CudaGraphs`).
+    """Load the three nets as frozen torch modules, on a GPU as `CudaGraphs`.
 
     The device is torch's, such as "cuda:0".
 
     Raises:
         WeightsError: A file is missing or damaged, contradicts its own contract, another
-            file's or the manifest, or was made for something that can't be served.
+            file's or the manifest, or its contract can't be served.
     """
     check_manifest(folder)
     files = {name: read_file(folder / f"{name}.safetensors") for name in NAMES}
     specs = _specs_of(files)
     nets = [build_from(files[name], specs) for name in NAMES]
     detector = cast(YOLOv5, nets[0]).fuse()
-    # Convolutions take a third less time so.
+    # In this memory format convolutions take a third less time.
     detector.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     graphs = (YOLOv5Graph(detector, specs.detector), *nets[1:])
     loaded = [graph.to(torch.device(device)).eval().requires_grad_(False) for graph in graphs]
@@ -255,12 +255,12 @@ def load_modules(folder: Path = WEIGHTS_DIR, device: str = "cpu") -> Nets:
 
 
 def measured_with(folder: Path = WEIGHTS_DIR) -> dict[str, str]:
-    """Hex SHA-256 of what decides a score, by its name: nets, formats and their constants."""
+    """Hex SHA-256 of everything that scores depend on, by name: nets, formats, constants."""
     nets = {name: folder / f"{name}.safetensors" for name in ("recognizer", "rectifier")}
     contract = read_file(nets["recognizer"]).contract
     names = contract.get("countries") or [contract.get("country", "ru")]
     files = [COUNTRIES / f"{name}.toml" for name in names]
-    # Of the values: a comment in a country's file, or a line moved here, changes no score.
+    # Hash values instead of files: comments and the order of lines don't change scores.
     countries = [without_plates(tomllib.loads(file.read_text("utf-8-sig"))) for file in files]
     values: dict[str, Any] = {"country": [*countries, ABROAD] if len(names) > 1 else countries[0]}
     for name, module in (("grammar", grammar), ("colour", appearance)):

@@ -1,1 +1,1 @@
-"""Python-based Triton backends: where the C++ ones are not at hand."""
+"""Triton backends in Python, for servers that lack the C++ ones."""

@@ -1,9 +1,9 @@
-"""``plate_recognition`` beside Triton: photos side by side, and calls to the nets (BLS).
+"""Triton's side of ``plate_recognition``: photos in parallel, and calls to the nets (BLS).
 
-Triton's time-outs bound the waiting in a queue, never the work, and cancelling a request
-does not cancel its children: that is checked here, before each stage.
+Triton's time-outs limit the time in a queue, never the work, and cancelling a request does
+not cancel its child requests: deadline and cancellation are checked here, before each stage.
 
-Imported only inside Triton's stub, which brings ``triton_python_backend_utils``.
+Imported only inside Triton's stub, which provides ``triton_python_backend_utils``.
 """
 
 import math
@@ -25,8 +25,8 @@ from plate_models.pixels import to_device, to_host
 from plate_models.spec import TENSORS
 
 DECODE, REST = "decode", "rest"
-# What Triton says of failures that pass: its queues, and a model that is started again. Before
-# 25.04 a child's error code does not reach its parent.
+# Triton's messages for transient errors: full queues, and models that restart. The messages are
+# needed because before 25.04 a child's error code does not reach its parent.
 _TRANSIENT = re.compile(
     r"queue size|timeout expired|stub process|not healthy|not ready|unknown model"
     r"|no available versions|unload|shutting down|out of memory|shared memory pool",
@@ -37,21 +37,21 @@ Net = Callable[[Any], Any]
 
 
 class Call:
-    """One request to ``plate_recognition``: until when it is wanted, what took how long."""
+    """One request to ``plate_recognition``, with its deadline and the time of each stage."""
 
     def __init__(self, request: Any, version: str) -> None:
-        # The version: Triton serves two while a release is changed.
+        # The nets' version must be ours: Triton serves two while a release is replaced.
         self._request, self._version = request, int(version)
         self._began = time.monotonic()
-        self._timeout_s = request.timeout() / 1e6 or math.inf  # 0 stands for no end
+        self._timeout_s = request.timeout() / 1e6 or math.inf  # 0 means no time-out
         self._spent_s = dict.fromkeys((DECODE, *contract.GRAPHS), 0.0)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Do and time the work of one stage: ``DECODE`` or one of ``contract.GRAPHS``.
+        """Time the work of one stage: ``DECODE`` or one of ``contract.GRAPHS``.
 
-        It is not begun once the client has cancelled its request (CallerGone), or where the
-        answer would come too late (GraphError).
+        Raises CallerGone, before the work, if the client has cancelled its request, and GraphError
+        if the deadline has passed.
         """
         if self._request.is_cancelled():
             raise contract.CallerGone(f"The caller has gone; {name} was not begun.")
@@ -64,11 +64,11 @@ class Call:
             self._spent_s[name] += time.monotonic() - began
 
     def nets(self) -> tuple[Net, ...]:
-        """The functions that ``read_plates`` takes: what they give is where their input is."""
+        """The functions that ``read_plates`` takes: their output is on their input's device."""
         return tuple(partial(self._call, name) for name in contract.GRAPHS)
 
     def timing_ms(self) -> dict[str, float]:
-        """Milliseconds by stage until now; what is no stage of its own is the rest."""
+        """Milliseconds by stage so far; ``REST`` is the time outside the other stages."""
         rest_s = time.monotonic() - self._began - sum(self._spent_s.values())
         spent_s = {**self._spent_s, REST: rest_s}
         return {name: round(seconds * 1e3, 2) for name, seconds in spent_s.items()}
@@ -79,11 +79,11 @@ class Call:
 
     def _call(self, model: str, batch: Any) -> Any:
         with self.stage(model):
-            # Triton 2.51's stub dies of a NumPy array that is handed over by dlpack.
+            # Triton 2.51's stub crashes if it gets a NumPy array by dlpack.
             on_host = isinstance(batch, np.ndarray)
             tensor_of = pb_utils.Tensor if on_host else pb_utils.Tensor.from_dlpack
             names = list(contract.GRAPHS[model])
-            # A net's queue refuses what waited longer than is left, in microseconds.
+            # The net's queue refuses the request if it waits longer than the time left.
             left_us = self._remaining_s * 1e6
             request = pb_utils.InferenceRequest(
                 model_name=model,
@@ -105,7 +105,7 @@ class Call:
 
 
 def view(tensor: Any) -> Any:
-    """Triton's memory, not copied: an array, or where it is a GPU's a tensor of torch."""
+    """View Triton's memory without a copy, as an array, or on a GPU as a torch tensor."""
     if tensor.is_cpu():
         return np.from_dlpack(tensor)
     from torch.utils.dlpack import from_dlpack
@@ -114,10 +114,10 @@ def view(tensor: Any) -> Any:
 
 
 class Slots:
-    """Threads that answer requests side by side: a process for each would be far larger.
+    """Threads that answer requests in parallel; processes would need far more memory.
 
-    While none is free, `take` waits, so that Triton's queue fills. `answer` makes a response from
-    a request and never raises.
+    While none is free, `take` waits, so that requests stay in Triton's queue. `answer` converts a
+    request to a response and never raises.
     """
 
     def __init__(self, count: int, answer: Callable[[Any], Any]) -> None:
@@ -126,20 +126,20 @@ class Slots:
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="photo")
 
     def take(self, requests: Sequence[Any]) -> None:
-        """Begin to answer; returns once the last of the requests has found a slot."""
+        """Start to answer requests; returns as soon as the last one has a slot."""
         for request in requests:
             self._free.acquire()
             self._pool.submit(self._work, request)
 
     def close(self) -> None:
-        """Wait for the requests that are being answered."""
+        """Wait for the answers in progress."""
         self._pool.shutdown()
 
     def _work(self, request: Any) -> None:
         try:
             final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
             request.get_response_sender().send(self._answer(request), flags=final)
-        except Exception:  # only Triton itself can refuse an answer
+        except Exception:  # `answer` never raises, but Triton may refuse the response
             pb_utils.Logger.log_error(traceback.format_exc())
         finally:
             self._free.release()

@@ -1,6 +1,6 @@
-"""What our Python-based backends share: Triton's requests around a pure graph.
+"""The base of our backends in Python, which answers Triton's requests with a pure graph.
 
-Imported only inside Triton's stub, which brings ``triton_python_backend_utils``.
+Imported only inside Triton's stub, which provides ``triton_python_backend_utils``.
 """
 
 import json
@@ -16,7 +16,7 @@ from plate_models.backends.batching import Arrays, Run, code_of, run_batched
 
 
 class GraphModel:
-    """A Triton model that is one graph: ``model.onnx`` on an engine, or what a subclass loads."""
+    """A Triton model of one graph: ``model.onnx`` on an engine, or as a subclass loads it."""
 
     engine: ModuleType
 
@@ -25,14 +25,14 @@ class GraphModel:
         config = json.loads(args["model_config"])
         self.inputs = [entry["name"] for entry in config["input"]]
         self.outputs = [entry["name"] for entry in config["output"]]
-        # In 2.51 a Python-based backend gets the model's folder here, as models do.
+        # In Triton 2.51 a backend in Python gets the model's folder here, as a model does.
         folder = Path(args["model_repository"]) / args["model_version"]
         entries = config.get("parameters", {}).items()
         parameters = {name: entry.get("string_value", "") for name, entry in entries}
         self.run = self.load(folder, args, parameters)
 
     def load(self, folder: Path, _args: dict[str, str], parameters: Mapping[str, str]) -> Run:
-        """Load the artifact in a version's folder with the configuration's parameters."""
+        """Load the graph in a version's folder with the configuration's parameters."""
         return cast(Run, self.engine.load(folder / "model.onnx", self.outputs, parameters))
 
     def concatenate(self, arrays: list[Any]) -> Any:
@@ -40,7 +40,7 @@ class GraphModel:
         return np.concatenate(arrays)
 
     def from_tensor(self, tensor: Any) -> Any:
-        """View Triton's memory as an array; ``as_numpy`` would copy it."""
+        """View Triton's memory as an array; ``as_numpy`` would make a copy."""
         return np.from_dlpack(tensor)
 
     def to_tensor(self, name: str, array: Any) -> Any:
@@ -48,7 +48,7 @@ class GraphModel:
         return pb_utils.Tensor(name, np.ascontiguousarray(array))
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer the requests of one execution: a bad one gets an error, the others not."""
+        """Answer the requests of one execution; only bad requests get an error."""
         inputs = [
             tuple(
                 self.from_tensor(pb_utils.get_input_tensor_by_name(request, name))

@@ -1,5 +1,5 @@
-"""The three nets as functions, on whichever engine runs them in this process.
+"""The three nets as functions in this process, on one of several engines.
 
-Triton's stubs load single graphs from `openvino_engine`. Torch is imported for its own modules, and
-to export: what was exported is read without it.
+Triton's stubs load single graphs with `openvino_engine`. Torch is imported only to run torch
+modules and to export; exported graphs run without it.
 """

@@ -1,7 +1,7 @@
-"""Nets on a GPU, all kernels of one started at once.
+"""Nets on a GPU, with all kernels of a net launched by one call.
 
-A GPU computes our nets faster than their kernels can be started one by one. A CUDA graph is
-what a net did once, recorded: it is replayed in one call.
+A GPU computes our nets faster than their kernels can be launched one by one. A CUDA graph records
+the kernels of one run and replays them in one call.
 """
 
 import threading
@@ -12,21 +12,21 @@ import torch
 from torch import Tensor
 
 Net = Callable[[Tensor], Any]
-_MOST = 20  # each keeps its memory: three canvases in five sizes of batch, and some others
-# A net and its input, to what replays it and its outputs: the same memory each time.
+_MOST_RECORDED = 20  # each holds memory; three canvases in five sizes of batch, and some others
+# A net and its input to a function that replays the net, and the outputs' memory.
 Record = Callable[[Net, Tensor], tuple[Callable[[], None], Any]]
 
 
 def record(net: Net, given: Tensor) -> tuple[Callable[[], None], Any]:
-    """Record what a net does with a tensor on a GPU, wherever its values come from later."""
+    """Record a net's run on a tensor on a GPU; replays use the values in the same memory."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.device(given.device):
-        beside = torch.cuda.Stream()
-        beside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(beside):
-            for _ in range(3):  # kernels are chosen, and TorchScript compiles, in the first ones
+        side_stream = torch.cuda.Stream()
+        side_stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side_stream):
+            for _ in range(3):  # The first runs choose kernels and compile TorchScript.
                 net(given)
-        torch.cuda.current_stream().wait_stream(beside)
+        torch.cuda.current_stream().wait_stream(side_stream)
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             outputs = net(given)
 
@@ -40,8 +40,8 @@ def record(net: Net, given: Tensor) -> tuple[Callable[[], None], Any]:
 class CudaGraphs:
     """A net on a GPU, recorded once for each shape of its batches.
 
-    Batches are filled up to a power of two, so that few are recorded: what the net gives for a
-    row must not depend on the others. While one net of a process is recorded no other may be.
+    Batches are padded to a power of two, to limit the number of recordings. The net's output for a
+    row must not depend on other rows. Only one net of a process may be recorded at a time.
     """
 
     def __init__(self, net: Net, record: Record = record) -> None:
@@ -51,20 +51,20 @@ class CudaGraphs:
 
     @torch.no_grad()
     def __call__(self, batch: Tensor) -> Any:
-        """Compute a batch of at least one row; the result is a tensor or a tuple, as the net's."""
+        """Compute a batch of at least one row; returns a tensor or a tuple, as the net does."""
         rows = len(batch)
         shape = (1 << (rows - 1).bit_length(), *batch.shape[1:])
-        kind = batch.dtype, *shape
+        key = batch.dtype, *shape
         with self._lock:
-            if kind not in self._recorded:
-                if len(self._recorded) == _MOST:
+            if key not in self._recorded:
+                if len(self._recorded) == _MOST_RECORDED:
                     return self._net(batch)
                 given = batch.new_zeros(shape)
-                self._recorded[kind] = given, *self._record(self._net, given)
-            given, replay, outputs = self._recorded[kind]
+                self._recorded[key] = given, *self._record(self._net, given)
+            given, replay, outputs = self._recorded[key]
             given[:rows] = batch
             replay()
-            # Copied: the next replay writes to the same memory.
+            # Copy the outputs: the next replay writes to the same memory.
             if isinstance(outputs, tuple):
                 return tuple(output[:rows].clone() for output in outputs)
             return outputs[:rows].clone()

@@ -21,7 +21,7 @@ class EngineError(Exception):
 class Nets:
     """Detector, rectifier and recognizer as `pipeline.read_plates` takes them, and their config.
 
-    The engine is one of `nets.ENGINES`; the device is where they compute, "cpu" or "cuda:0".
+    The engine is one of `nets.ENGINES`; the device is torch's, such as "cpu" or "cuda:0".
     """
 
     detect: Detect
@@ -34,12 +34,12 @@ class Nets:
 
     def read(self, image: NDArray[np.uint8], still: bool = True) -> list[Plate]:
         """Find and read every plate of a photo, (H, W, 3) uint8 RGB."""
-        if os.getpid() != self.process:  # Their threads are not there: it would wait for ever.
+        if os.getpid() != self.process:  # A fork lacks their threads and would wait for ever.
             raise EngineError("these nets were loaded before a fork: load them in each process")
         nets = self.detect, self.rectify, self.recognize
         return read_plates(self.place(image), *nets, replace(self.config, still=still))
 
     def place(self, image: NDArray[np.uint8]) -> Any:
-        """A photo where the nets take it: torch's modules take tensors on their device."""
+        """Return the photo as the nets take it: torch modules take a tensor on their device."""
         served = self.engine == "served"
         return image if served else to_device(np.ascontiguousarray(image), self.device)

@@ -1,4 +1,4 @@
-"""Loads the three nets onto an engine, and exports them first where that is missing."""
+"""Load the three nets onto an engine, and export them first if necessary."""
 
 import atexit
 import re
@@ -14,7 +14,7 @@ from plate_models.engines.loaded import EngineError, Nets
 from plate_models.release import PHOTO_MODEL, REPOSITORY, WEIGHTS_DIR, is_current, sources_of
 from plate_models.spec import MODEL_VERSION
 
-# What the CPU profile of the repository runs, with its settings; modules in float32, for a GPU too.
+# "served": the repository's CPU profile, with its settings; "torch": float32 modules, CPU or GPU.
 ENGINES = ("served", "torch")
 _PARAMETER = re.compile(
     r'^parameters\s*{\s*key:\s*"(\w+)"\s*value\s*{\s*string_value:\s*"(\w*)"', re.MULTILINE
@@ -24,11 +24,12 @@ _PARAMETER = re.compile(
 def load_nets(engine: str = "served", device: str = "cpu", folder: Path = WEIGHTS_DIR) -> Nets:
     """Load the weights of a folder onto an engine, one of `ENGINES`.
 
-    "served" exports them first where our repository holds other ones; weights that are not the
-    released ones are exported beside it, so that what Triton serves stays as it is.
+    "served" first exports the weights if our repository holds an export of others. Weights other
+    than the released ones are exported to a temporary folder, so that Triton's repository stays
+    unchanged.
 
     Raises:
-        EngineError: The engine or device is unknown, or is not there.
+        EngineError: The engine or device is unknown or not available.
         WeightsError: The weights are missing or damaged.
         ExportError: They can't be exported.
     """
@@ -39,7 +40,7 @@ def load_nets(engine: str = "served", device: str = "cpu", folder: Path = WEIGHT
         return weights.load_modules(folder, device)
     repository = REPOSITORY
     if folder.resolve() != WEIGHTS_DIR:
-        # An engine may open its file when the first photo comes: it stays until the end.
+        # Keep the folder until the process ends: an engine may open its file at the first photo.
         repository = Path(tempfile.mkdtemp(prefix="plates-"))
         atexit.register(shutil.rmtree, repository, ignore_errors=True)
     bring_up_to_date(folder, repository)
@@ -47,7 +48,7 @@ def load_nets(engine: str = "served", device: str = "cpu", folder: Path = WEIGHT
 
 
 def load_exported(repository: Path) -> Nets:
-    """Load what a repository holds of a release, with the settings of its CPU profile."""
+    """Load the release in a repository, with the settings of the CPU profile."""
     config = config_from(repository / PHOTO_MODEL / MODEL_VERSION)
     yolo, stn, lprnet = (_load_served(repository, name) for name in GRAPHS)
     return Nets(
@@ -61,9 +62,9 @@ def bring_up_to_date(
     version: str = MODEL_VERSION,
     golden: Path | None = None,
 ) -> list[Path]:
-    """Export the weights of a folder unless the repository holds them; torch comes with that.
+    """Export the weights of a folder unless the repository holds their export; imports torch then.
 
-    Takes and raises what `plate_models.export.export` does; returns the artifacts written.
+    For arguments and exceptions see `plate_models.export.export`; returns the artifacts written.
     """
     photo = golden or release.DEFAULT_GOLDEN
     if photo.is_file() and is_current(sources_of(folder, photo), repository, version):
@@ -74,7 +75,7 @@ def bring_up_to_date(
 
 
 def check_engine(engine: str, device: str) -> None:
-    """Raise EngineError unless there are such an engine and device, and they go together."""
+    """Raise EngineError unless the engine and device are available and work together."""
     if engine not in ENGINES:
         raise EngineError(f"engine: expected one of {', '.join(ENGINES)}, got {engine!r}")
     match = re.fullmatch(r"cpu|cuda(?::(\d+))?", device)
@@ -92,10 +93,9 @@ def check_engine(engine: str, device: str) -> None:
 
 
 def _load_served(repository: Path, name: str) -> Callable[[Any], Any]:
-    """Load one graph of a repository with the settings of its CPU profile."""
     text = (REPOSITORY / name / "configs" / "cpu.pbtxt").read_text(encoding="utf-8")
     parameters = dict(_PARAMETER.findall(text))
-    from plate_models.engines import openvino_engine  # where it is not served, it isn't installed
+    from plate_models.engines import openvino_engine  # installed only where graphs are served
 
     path = repository / name / MODEL_VERSION / "model.onnx"
     run = openvino_engine.load(path, GRAPHS[name], parameters)

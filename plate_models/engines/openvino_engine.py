@@ -1,4 +1,4 @@
-"""ONNX graphs on OpenVINO, on the CPU: in bfloat16 where the processor computes with it."""
+"""ONNX graphs on OpenVINO, on the CPU: in bfloat16 if the processor supports it."""
 
 import sys
 import threading
@@ -12,25 +12,25 @@ import numpy as np
 from plate_models.backends.batching import Arrays, Run
 from plate_models.cores import choose_threads
 
-# OpenVINO imports its converter, which is not needed here, and which reports over the network
-# that it was imported. It takes an ImportError for an answer.
+# Keep OpenVINO from importing its converter, which is not needed here and reports over the network
+# that it was imported. OpenVINO handles the ImportError.
 sys.modules.setdefault("openvino.tools.ovc", None)  # type: ignore[arg-type]
 
 import openvino  # noqa: E402
 
-# Compiled graphs that are kept, one for each shape of a sample: more than there are canvases.
+# Compiled graphs to keep, one for each shape of a sample: more than there are canvases.
 _SHAPES = 4
-# Where there are more threads than one sample keeps busy, samples are computed side by side.
+# With more threads than one sample keeps busy, samples are computed in parallel.
 _THREADS_PER_SAMPLE = 4
 
 
 @cache
 def _core() -> openvino.Core:
-    """The process's only core, which stays until its end.
+    """The process's only OpenVINO core, which lives as long as the process.
 
-    Each core gives the thread a stack for signals and puts the one before it back when it ends:
-    of several that end in another order, one puts back a stack that is freed, and the next
-    Ctrl-C is a segmentation fault.
+    Each core sets the thread's stack for signals, and when it is deleted restores the previous one.
+    If several cores are deleted out of order, one restores a freed stack, and the next Ctrl-C is a
+    segmentation fault.
     """
     return openvino.Core()
 
@@ -42,10 +42,10 @@ def computes_in_bf16() -> bool:
 
 
 def settings_for(parameters: Mapping[str, str]) -> dict[str, Any]:
-    """Make OpenVINO's settings of a Triton configuration's, named as for Triton's own backend.
+    """Convert a Triton configuration's parameters, named as for Triton's own backend.
 
-    ``INFERENCE_NUM_THREADS`` is 0 for as many threads as there are cores; ``HINT_BF16``, "yes",
-    asks for bfloat16. What follows the last convolution stays float32.
+    ``INFERENCE_NUM_THREADS`` is 0 for as many threads as there are cores; ``HINT_BF16`` is "yes"
+    for bfloat16. Operations after the last convolution stay in float32.
     """
     threads = choose_threads(int(parameters.get("INFERENCE_NUM_THREADS") or "0"))
     bf16 = parameters.get("HINT_BF16", "").upper() == "YES" and computes_in_bf16()
@@ -53,22 +53,22 @@ def settings_for(parameters: Mapping[str, str]) -> dict[str, Any]:
         "INFERENCE_PRECISION_HINT": "bf16" if bf16 else "f32",
         "INFERENCE_NUM_THREADS": threads,
         "NUM_STREAMS": max(1, threads // _THREADS_PER_SAMPLE),
-        "ENABLE_CPU_PINNING": False,  # others compute on the same cores
+        "ENABLE_CPU_PINNING": False,  # other nets and processes use the same cores
     }
 
 
 def load(path: Path, outputs: Sequence[str], parameters: Mapping[str, str]) -> Run:
-    """Open an ``.onnx`` file with one input to compute the outputs of these names.
+    """Load an ``.onnx`` file with one input, to compute the outputs of these names.
 
-    For the parameters see `settings_for`. Returns a function from the input to the outputs, numpy
-    arrays with the batch axis first; callers wait for each other. A shape that does not fit is a
-    ValueError. Where the sides of a sample vary, as the detector's do, the graph is compiled anew
-    for each when it is first seen, and a batch is computed sample by sample: with sides that
-    vary, OpenVINO takes a quarter more time, and a batch of canvases gains nothing on a CPU.
+    For the parameters see `settings_for`. Returns a function from the input to the outputs, NumPy
+    arrays with the batch axis first. Its calls run one at a time; it raises ValueError if a shape
+    does not fit. If the sides of a sample vary, as the detector's do, the graph is compiled for
+    each size when that first appears, and a batch is computed sample by sample: with variable
+    sides OpenVINO takes a quarter more time, and batches of canvases gain nothing on a CPU.
     """
     core = _core()
-    # Read now: a damaged file is refused before the first photo comes, and when a canvas of another
-    # shape does, the file may be gone or another one.
+    # Read the file now: a damaged one is refused before the first photo, and when a canvas of a new
+    # shape appears, the file may have been deleted or replaced.
     graph = path.read_bytes()
     declared = core.read_model(graph).input(0).partial_shape
     batched = all(side.is_static for side in list(declared)[1:])
@@ -80,7 +80,7 @@ def load(path: Path, outputs: Sequence[str], parameters: Mapping[str, str]) -> R
     def requests_for(shape: tuple[int, ...]) -> list[openvino.InferRequest]:
         wanted = openvino.PartialShape([-1 if batched else 1, *shape])
         model = core.read_model(graph)
-        if not declared.compatible(wanted):  # reshaping would take anything
+        if not declared.compatible(wanted):  # `reshape` would accept any shape
             raise ValueError(f"expected an input of the shape {declared}, got {[-1, *shape]}")
         try:
             model.reshape(wanted)

@@ -1,4 +1,4 @@
-"""Photos as files: what is accepted, what is refused, and the pixels of the rest.
+"""Photos as files: accept or refuse them, and decode their pixels.
 
     ImageError
     ├── EmptyImage        no bytes
@@ -7,12 +7,12 @@
     ├── TooManyBytes      the file is larger than allowed
     └── TooManyPixels     the picture is larger than allowed; refused before it is decoded
 
-The header is read first, so that a small file which claims to be a huge picture costs
-nothing; and decoders get only the part of the file that makes its first picture (see
-`outline.py`). OpenCV decodes JPEG, WebP and BMP: it takes less than half of Pillow's time
-and gives the same pixels. libheif decodes HEIC. Pillow decodes the others: of a PNG, OpenCV
-unpacks rows beyond those that the header says, a gigabyte for each megabyte of the file;
-it turns only some rotated TIFFs upright, blends their transparency into black, and reads no GIF.
+The header is checked first, so that a small file with a header of a huge picture costs nothing.
+Decoders get only the part of the file that makes its first picture (see `outline.py`). OpenCV
+decodes JPEG, WebP and BMP: it gives the same pixels as Pillow in less than half the time. libheif
+decodes HEIC. Pillow decodes the others: OpenCV decompresses more rows of a PNG than its header
+says, a gigabyte for each megabyte of the file, turns only some rotated TIFFs upright, blends their
+transparency into black, and reads no GIF.
 """
 
 import io
@@ -37,14 +37,14 @@ from plate_models.images.files import ACCEPTED, type_of
 from plate_models.images.outline import Defect, NotRead, Outline
 from plate_models.spec import LIMITS, Limits
 
-# Pillow's warnings quote what the file says: clients would fill the log, and Python's
-# memory of which warnings were shown.
+# Pillow's warnings quote the file's content: clients could fill the log, and Python's registry of
+# warnings already shown.
 warnings.filterwarnings("ignore", module=r"PIL\.")
-# Cores follow photos: threads of its own would starve others.
+# Photos are already read in parallel: libheif's own threads would slow down the other photos.
 pi_heif.options.DECODE_THREADS = 1
 
-# The classes are called directly because `Image.open` has its own pixel limit, a global
-# one that warns, and would also try types that are not accepted here.
+# Pillow's classes are called directly: `Image.open` has a pixel limit of its own, which is global
+# and only warns, and it would also try types that are not accepted here.
 _OPENERS: dict[str, tuple[Callable[[bytes], Outline], Callable[[io.BytesIO], Any]]] = {
     "JPEG": (jpeg.outline, JpegImagePlugin.JpegImageFile),
     "PNG": (containers.png, PngImagePlugin.PngImageFile),
@@ -55,13 +55,13 @@ _OPENERS: dict[str, tuple[Callable[[bytes], Outline], Callable[[io.BytesIO], Any
     "HEIC": (heic.outline, pi_heif.open_heif),
 }
 _DECODED_BY_OPENCV = ("JPEG", "WEBP", "BMP")
-_TYPES = "JPEG, PNG, WebP, HEIC, BMP, TIFF or GIF"  # as messages name them
+_TYPES = "JPEG, PNG, WebP, HEIC, BMP, TIFF or GIF"  # for messages
 _DEEP_MODES = ("I", "F")
 _SIDEWAYS = (5, 6, 7, 8)
 
 
 class ImageError(ValueError):
-    """A photo that can't be read: a message for the client, the kind as a stable word."""
+    """A photo that can't be read: has a message for the client and a stable slug for its kind."""
 
     slug: ClassVar[str] = "image-error"
 
@@ -90,7 +90,7 @@ class TooManyPixels(ImageError, slug="too-many-pixels"):
 
 
 class ImageHeader(NamedTuple):
-    """What a file says of its picture: its type, and the size of the upright photo."""
+    """The file's type, and the size of the upright photo by its header."""
 
     format: str
     width: int
@@ -101,17 +101,17 @@ def check_header(data: bytes, limits: Limits = LIMITS) -> ImageHeader:
     """Accept or refuse a photo by its bytes, without decoding it.
 
     Raises:
-        ImageError: Of any kind; damage that no header shows is met by `decode` alone.
+        ImageError: Of any kind; damage behind the header is found only by `decode`.
     """
     return _open(data, limits)[0]
 
 
 def decode(data: bytes, limits: Limits = LIMITS) -> NDArray[np.uint8]:
-    """Decode a photo, given by its bytes, as a viewer shows it: upright, in RGB.
+    """Decode a photo's bytes to pixels as a viewer shows them: upright, in RGB.
 
-    EXIF orientation is applied. Transparent parts become white, as on a page, so that
-    nothing is read which a viewer would not show. 16-bit samples are cut to 8; of a file
-    with several pictures the first one counts. Colour profiles are not applied.
+    EXIF orientation is applied. Transparent parts become white, as on a page, so that no text
+    is read that a viewer would not show. 16-bit samples are truncated to 8; only the first of
+    several pictures is decoded. Colour profiles are not applied.
 
     Returns:
         (H, W, 3) uint8 RGB in [0, 255], C-contiguous.
@@ -119,7 +119,7 @@ def decode(data: bytes, limits: Limits = LIMITS) -> NDArray[np.uint8]:
     Raises:
         ImageError: As `check_header`; `BrokenImage` also if the pixels can't be decoded.
     """
-    # Imported here: the gateway, which only checks headers, needs no OpenCV.
+    # Imported here, because the gateway, which only checks headers, does not have OpenCV.
     from plate_models.images import decoders
 
     header, outline, file = _open(data, limits)
@@ -133,7 +133,7 @@ def decode(data: bytes, limits: Limits = LIMITS) -> NDArray[np.uint8]:
             pixels = decoders.with_opencv(outline.core, file.mode)
         else:
             pixels = decoders.with_pillow(file)
-    except Exception as error:  # Decoders fed with damaged bytes raise all kinds.
+    except Exception as error:  # Decoders raise errors of any type on damaged bytes.
         raise BrokenImage(_damaged(header.format)) from error
     if pixels.shape[:2] != (height, width):
         raise BrokenImage(
@@ -144,7 +144,6 @@ def decode(data: bytes, limits: Limits = LIMITS) -> NDArray[np.uint8]:
 
 
 def _open(data: bytes, limits: Limits) -> tuple[ImageHeader, Outline, Any]:
-    """Read the header; raise what `check_header` documents."""
     if not data:
         raise EmptyImage("The photo is empty: 0 bytes came.")
     if len(data) > limits.max_bytes:
@@ -166,7 +165,7 @@ def _open(data: bytes, limits: Limits) -> tuple[ImageHeader, Outline, Any]:
     width, height = outline.width, outline.height
     if width < 1 or height < 1:
         raise BrokenImage(f"The {image_type} file says {width}x{height} pixels.")
-    # Before any library sees the file.
+    # Checked before any library parses the file.
     if width * height > limits.max_pixels:
         raise TooManyPixels(
             f"The picture has {width}x{height} pixels; at most "
@@ -175,9 +174,9 @@ def _open(data: bytes, limits: Limits) -> tuple[ImageHeader, Outline, Any]:
     try:
         file = opener(io.BytesIO(outline.core))
         size_wh = file.size
-    except Exception as error:  # Parsers fed with damaged bytes raise all kinds.
+    except Exception as error:  # Parsers raise errors of any type on damaged bytes.
         raise BrokenImage(_damaged(image_type)) from error
-    # A HEIC is cut and turned by its decoder; it does not grow.
+    # libheif crops and turns a HEIC, which makes it no larger.
     cut = image_type == "HEIC" and 0 < size_wh[0] * size_wh[1] <= width * height
     if size_wh != (width, height) and not cut:
         raise BrokenImage(_damaged(image_type))
@@ -188,7 +187,7 @@ def _open(data: bytes, limits: Limits) -> tuple[ImageHeader, Outline, Any]:
 
 
 def too_many_bytes_message(limits: Limits) -> str:
-    """Say how large a file may be, in one wording wherever bytes are counted."""
+    """The message of `TooManyBytes`, for all places that count bytes."""
     return f"The photo is larger than {limits.max_bytes / 2**20:g} MB. Scale it down."
 
 

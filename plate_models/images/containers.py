@@ -1,6 +1,6 @@
 """The structure of PNG, WebP, GIF and BMP files; each function finds a file's first picture.
 
-All raise Defect where a file is cut off, contradictory, or made to keep a decoder busy.
+All raise Defect if a file is truncated, contradictory, or made to keep a decoder busy.
 """
 
 import io
@@ -17,7 +17,7 @@ _PNG_SIGNATURE, _PNG_HEADER_SIZE = b"\x89PNG\r\n\x1a\n", 13
 _PNG_NEEDED = frozenset({b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND"})
 
 _WEBP_NEEDED = frozenset({b"VP8X", b"ALPH", b"VP8 ", b"VP8L", b"ANIM", b"ANMF"})
-# Of VP8X: animation, and transparency. The others announce chunks that are left out.
+# Flags of VP8X for animation and transparency. The others announce chunks that are left out.
 _FLAGS_KEPT = 0x12
 
 _EXTENSION, _IMAGE, _TRAILER = 0x21, 0x2C, 0x3B
@@ -30,14 +30,14 @@ def bmp(data: bytes) -> Outline:
     """Read the header of a BMP."""
     try:
         return Outline(*BmpImageFile(io.BytesIO(data)).size, data)
-    except Exception as error:  # Pillow raises all kinds.
+    except Exception as error:  # Pillow raises errors of any type.
         raise Defect("has a damaged header") from error
 
 
 def png(data: bytes) -> Outline:
-    """Walk the chunks of a PNG (third edition, 5); texts, profiles and animation are left out.
+    """Walk the chunks of a PNG (third edition, 5); leave out texts, profiles and animation.
 
-    Checksums are compared here, because Pillow passes those of the image data.
+    Checksums are verified here, because Pillow ignores those of the image data.
     """
     reader, pieces, exif = Reader(data, len(_PNG_SIGNATURE)), [_PNG_SIGNATURE], b""
     size_wh: tuple[int, int] | None = None
@@ -53,7 +53,7 @@ def png(data: bytes) -> Outline:
             size_wh = content.number(4), content.number(4)
         elif kind == b"eXIf":
             exif = exif or content.rest()
-        # Of the others the first counts.
+        # All image data are kept, and the first chunk of each other kind.
         if kind == b"IDAT" or kind in _PNG_NEEDED - seen:
             chunk = data[start : reader.place]
             if zlib.crc32(memoryview(chunk)[4:-4]) != checksum:
@@ -66,7 +66,7 @@ def png(data: bytes) -> Outline:
 
 
 def webp(data: bytes) -> Outline:
-    """Walk the chunks of a WebP (RFC 9649, 2); profiles, XMP and further frames are left out."""
+    """Walk the chunks of a WebP (RFC 9649, 2); leave out profiles, XMP and further frames."""
     reader = Reader(data, 4, "little")
     chunks = reader.part(reader.number(4))
     pieces, exif = [chunks.take(len(b"WEBP"))], b""
@@ -77,7 +77,7 @@ def webp(data: bytes) -> Outline:
             break
         kind = chunks.take(4)
         content = chunks.part(chunks.number(4)).rest()
-        chunks.place += chunks.place % 2  # padding, which the last one may lack
+        chunks.place += chunks.place % 2  # padding, which the last chunk may lack
         if kind == b"EXIF":
             exif = exif or content
         if kind not in _WEBP_NEEDED or kind in seen:
@@ -97,7 +97,7 @@ def webp(data: bytes) -> Outline:
 
 
 def _webp_size(kind: bytes, chunk: Reader) -> tuple[int, int] | None:
-    """Width and height, where this chunk has them (RFC 9649, 2.5 to 2.7)."""
+    """Width and height if this chunk has them, else None (RFC 9649, 2.5 to 2.7)."""
     if kind == b"VP8X":
         chunk.skip(4)
         return chunk.number(3) + 1, chunk.number(3) + 1
@@ -114,8 +114,8 @@ def _webp_size(kind: bytes, chunk: Reader) -> tuple[int, int] | None:
 def gif(data: bytes) -> Outline:
     """Walk the blocks of a GIF (GIF89a) to the end of the first picture.
 
-    Comments and further frames are left out. The size is that of the screen, or of the first
-    picture where it reaches beyond.
+    Comments and further frames are left out. The size is the screen's, enlarged if the first
+    picture extends beyond it.
     """
     reader, budget = Reader(data, len(b"GIF89a"), "little"), iter(range(_MAX_BLOCKS))
     screen_width, screen_height, flags = (reader.number(size) for size in (2, 2, 1))
@@ -126,11 +126,11 @@ def gif(data: bytes) -> Outline:
         if kind == _EXTENSION:
             label = reader.number(1)
             _skip_blocks(reader, budget)
-            if label == _GRAPHIC_CONTROL:  # It names the transparent colour.
+            if label == _GRAPHIC_CONTROL:  # has the transparent colour
                 control = data[start : reader.place]
         elif kind == _IMAGE:
             left, top, width, height, flags = (reader.number(size) for size in (2, 2, 2, 2, 1))
-            reader.skip(_table_size(flags) + 1)  # and the code size of LZW
+            reader.skip(_table_size(flags) + 1)  # one byte for LZW's code size
             _skip_blocks(reader, budget)
             core = head + control + data[start : reader.place] + bytes([_TRAILER])
             return Outline(max(screen_width, left + width), max(screen_height, top + height), core)
@@ -140,7 +140,7 @@ def gif(data: bytes) -> Outline:
 
 
 def _skip_blocks(reader: Reader, budget: Iterator[int]) -> None:
-    """Go to the end of a chain of data blocks (15)."""
+    """Skip a chain of data blocks (GIF89a, 15)."""
     while size := reader.number(1):
         reader.skip(size)
         if next(budget, None) is None:
@@ -148,5 +148,5 @@ def _skip_blocks(reader: Reader, budget: Iterator[int]) -> None:
 
 
 def _table_size(flags: int) -> int:
-    """Bytes of the colour table that the flags announce (18)."""
+    """Size in bytes of the colour table that the flags announce (GIF89a, 18)."""
     return 3 * 2 ** ((flags & 7) + 1) if flags & 0x80 else 0

@@ -1,6 +1,6 @@
-"""The pixels of an image file whose header was already read.
+"""Decode the pixels of an image file whose header was already checked.
 
-Raises what OpenCV, Pillow and libheif raise; `images.decode` turns all of it into one error.
+Errors of OpenCV, Pillow and libheif pass through; `images.decode` converts them all to one error.
 """
 
 import cv2
@@ -11,13 +11,12 @@ from PIL import Image, ImageFile
 
 Pixels = NDArray[np.uint8]
 
-# What a decoder thinks of a broken file reaches the caller as an exception; OpenCV would
-# print it to stderr a second time.
+# Callers get decoders' errors as exceptions; OpenCV would also print them to stderr.
 cv2.setLogLevel(0)
 
 _ALPHA_MODES = ("RGBA", "LA", "PA")
 _BAND_PIXELS = 2_000_000
-# After a picture of 5 to 8 was transposed: OpenCV's codes.
+# OpenCV's flip codes by EXIF orientation; pictures of orientation 5 to 8 are transposed first.
 _FLIPS = {2: 1, 3: -1, 4: 0, 6: 1, 7: -1, 8: 0}
 
 
@@ -34,7 +33,7 @@ def turn_upright(pixels: Pixels, orientation: int) -> Pixels:
 
 
 def with_opencv(data: bytes, mode: str) -> Pixels:
-    """Decode a JPEG, WebP or BMP of Pillow's mode to (H, W, 3) RGB as it is stored, on white."""
+    """Decode a JPEG, WebP or BMP of a Pillow mode to (H, W, 3) RGB, not turned, on white."""
     transparent = mode in _ALPHA_MODES
     flags = cv2.IMREAD_UNCHANGED if transparent else cv2.IMREAD_COLOR_RGB
     stored = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), flags)
@@ -46,21 +45,21 @@ def with_opencv(data: bytes, mode: str) -> Pixels:
 
 
 def with_pillow(file: ImageFile.ImageFile) -> Pixels:
-    """Decode the first picture to (H, W, 3) RGB as it is stored; transparent parts are white."""
+    """Decode the first picture to (H, W, 3) RGB, not turned; transparent parts become white."""
     file.load()
     pixels = _on_white(file)
-    file.close()  # Pillow's copy would stay while the pixels are turned.
+    file.close()  # else Pillow's copy would stay in memory while the pixels are turned
     return pixels
 
 
 def with_libheif(file: pi_heif.HeifFile) -> Pixels:
-    """Decode the primary picture to (H, W, 3) RGB, upright; transparent parts are white."""
+    """Decode the primary picture to (H, W, 3) RGB, upright; transparent parts become white."""
     stored = np.asarray(file)
     return np.array(stored) if stored.shape[2:] == (3,) else _on_white(Image.fromarray(stored))
 
 
 def _on_white(picture: Image.Image) -> Pixels:
-    """In bands: intermediate copies of the whole would cost memory."""
+    """Convert a picture to RGB on white, in bands, to save the memory of copies of the whole."""
     transparent = picture.mode in _ALPHA_MODES or "transparency" in picture.info
     width, height = picture.size
     pixels = np.empty((height, width, 3), np.uint8)

@@ -1,12 +1,12 @@
-"""Files as bytes: which type they are, by their content alone."""
+"""The type of a file, by its content alone."""
 
 ACCEPTED = ("JPEG", "PNG", "WEBP", "HEIC", "BMP", "TIFF", "GIF")
-# Of names; once a file is read, its content decides.
+# Suffixes of file names, to find photos; once a file is read, its content decides.
 SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".png", ".webp", ".heic", ".heif", ".bmp", ".tif", ".tiff", ".gif"}
 )
 
-# What files of a type begin with.
+# The first bytes of files of each type.
 _SIGNATURES = {
     "JPEG": (b"\xff\xd8\xff",),
     "PNG": (b"\x89PNG\r\n\x1a\n",),
@@ -24,12 +24,12 @@ _SIGNATURES = {
     "WMV video": (b"\x30\x26\xb2\x75\x8e\x66\xcf\x11",),
     "Flash video": (b"FLV\1",),
     "BigTIFF": (b"II+\0", b"MM\0+"),
-    # What the cameras of Fujifilm, Panasonic and Olympus write.
+    # Files of Fujifilm, Panasonic and Olympus cameras.
     "RAW": (b"FUJIFILMCCD-RAW", b"IIU\0", b"IIRO", b"IIRS", b"MMOR"),
 }
 _CANON_RAW_BRAND = b"crx "
 _AUDIO_BRANDS = {b"M4A ", b"M4B ", b"M4P "}
-# The first boxes of QuickTime files that are older than the `ftyp` box.
+# The first boxes of old QuickTime files, which have no `ftyp` box.
 _QUICKTIME_BOXES = {b"moov", b"mdat", b"wide", b"pnot"}
 _HEIC_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"mif1"}
 _SEQUENCE_BRANDS = {b"hevc", b"hevx", b"hevm", b"hevs", b"msf1"}
@@ -37,9 +37,9 @@ _AVIF_BRANDS = {b"avif", b"avis"}
 
 
 def type_of(data: bytes) -> str | None:
-    """Name the type of a file by its first bytes; None for an unknown one.
+    """Return a file's type by its first bytes: one of `ACCEPTED`, or another, such as "PDF".
 
-    It is one of `ACCEPTED`, or another known type, such as "AVIF" or "PDF".
+    Returns None if the type is unknown.
     """
     for name, signatures in _SIGNATURES.items():
         if data.startswith(signatures):
@@ -57,7 +57,7 @@ def type_of(data: bytes) -> str | None:
 
 
 def _isobmff_type(data: bytes) -> str:
-    """Tell HEIC and AVIF from video by the brands of the `ftyp` box (ISO 14496-12, 4.3)."""
+    """Distinguish HEIC and AVIF from video by the `ftyp` box's brands (ISO 14496-12, 4.3)."""
     size = min(int.from_bytes(data[:4], "big"), 256)
     brands = {data[8:12], *(data[i : i + 4] for i in range(16, size, 4))}
     if brands & _AVIF_BRANDS:

@@ -1,9 +1,9 @@
-"""The structure of HEIC files (ISO/IEC 14496-12 and 23008-12): the primary picture, and no more.
+"""The structure of HEIC files (ISO/IEC 14496-12 and 23008-12): only the primary picture is kept.
 
-libheif gets the file with all else made meaningless in place: further pictures, thumbnails,
-metadata (it would copy megabytes for each name), tracks. It has limits of its own, and refuses
-a bitstream with a larger picture than the boxes say. What it would do over and over is bounded
-here: tiles larger than their picture, items that share bytes, pictures of many slices.
+Everything else gets a meaningless kind in place, and libheif ignores it: further pictures,
+thumbnails, metadata (libheif would copy megabytes for each name), tracks. libheif has limits of its
+own, and refuses a bitstream with a larger picture than the boxes say. This module limits repeated
+work: by tiles larger than their picture, items that share bytes, pictures of many slices.
 """
 
 from collections.abc import Iterator
@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 
 from plate_models.images.outline import LARGE_TILE, MAX_SEGMENTS, Defect, NotRead, Outline, Reader
 
-_MAX_META = 2**20  # That of a photo has some kilobytes.
+_MAX_META = 2**20  # bytes of the `meta` box; photos have some kilobytes
 _MAX_TILES = 1000
-# NAL units of a coded picture. Each slice may visit every pixel; cameras write one.
+# NAL units of a coded picture. Each slice may visit every pixel; cameras write one slice.
 _MAX_UNITS = 16
 _ALPHA = (b"urn:mpeg:hevc:2015:auxid:1\0", b"urn:mpeg:mpegB:cicp:systems:auxiliary:alpha\0")
 
 
 @dataclass
 class _Item:
-    """A picture or metadata: kind, properties (kind, content), and place of its bytes."""
+    """A picture or metadata: kind, properties (kind, content), places and lengths of its bytes."""
 
     kind: bytes
     properties: list[tuple[bytes, bytes]] = field(default_factory=list)
@@ -28,27 +28,27 @@ class _Item:
     in_meta: bool = False
 
     def property(self, kind: bytes) -> Reader:
-        """The content of its only property of a kind."""
+        """The content of the item's only property of a kind."""
         contents = [content for name, content in self.properties if name == kind]
         if len(contents) != 1:
             raise Defect(f"holds a picture with no {kind.decode()} property, or with several")
         return Reader(contents[0])
 
     def size_wh(self) -> tuple[int, int]:
-        """The size that the file says, before the picture is cut and turned."""
+        """The size in the file, before the picture is cropped and turned."""
         size = self.property(b"ispe")
         size.skip(4)
         return size.number(4), size.number(4)
 
 
 def outline(data: bytes) -> Outline:
-    """Find the primary picture, its tiles and its transparency; the rest becomes free space.
+    """Keep the primary picture, its tiles and its transparency; mark the rest as free space.
 
-    The size is that before the picture's own properties cut and turn it. EXIF does not turn it.
+    The size is that before the picture's own properties crop and turn it. EXIF is ignored.
 
     Raises:
-        Defect: Cut off, contradictory, or made to keep a decoder busy.
-        NotRead: A picture of another codec, or made of others in a way that is not read.
+        Defect: Truncated, contradictory, or made to keep a decoder busy.
+        NotRead: A picture of another codec, or derived from others in a way that is not read.
     """
     return _File(data).outline()
 
@@ -58,7 +58,7 @@ class _File:
         self._data, self._core, self._room = data, bytearray(data), len(data)
         self._used: set[int] = set()
         self._items: dict[int, _Item] = {}
-        # Of items, and of references from them: number, and where the kind stands.
+        # Of items, and of references from them: the item's number, and the place of the kind.
         self._kind_places: list[tuple[int, int]] = []
         self._references: dict[tuple[bytes, int], list[int]] = {}  # by kind and source
 
@@ -88,7 +88,7 @@ class _File:
         return Outline(*size_wh, bytes(self._core))
 
     def _only(self, content: Reader, *kinds: bytes) -> dict[bytes, Reader]:
-        """The first box of each kind, empty where there is none; others become free space."""
+        """The first box of each kind, empty if missing; other boxes become free space."""
         found: dict[bytes, Reader] = {}
         for kind, place, box in _boxes(content):
             if kind in kinds and (kind == b"mdat" or kind not in found):
@@ -134,7 +134,7 @@ class _File:
     def _read_places(self, box: Reader) -> None:
         version, sizes = _version(box), box.number(2)
         offset, length, base, index = (sizes >> shift & 15 for shift in (12, 8, 4, 0))
-        if version > 2 or length not in (4, 8):  # Extents of no bytes could be billions.
+        if version > 2 or length not in (4, 8):  # There could be billions of empty extents.
             raise Defect("does not say where its pictures are")
         for _ in range(box.number(4 if version == 2 else 2)):
             item = self._items.get(box.number(4 if version == 2 else 2), _Item(b""))
@@ -148,7 +148,7 @@ class _File:
             item.in_meta = method == 1
 
     def _use(self, number: int, *, tile: bool) -> tuple[int, int]:
-        """Keep an item with all that it is made of; its size."""
+        """Keep an item and everything that it consists of; returns its size."""
         if number in self._used:
             raise Defect("uses a picture twice")
         item = self._items.get(number, _Item(b"none"))
@@ -166,7 +166,7 @@ class _File:
         return size_wh
 
     def _content(self, item: _Item) -> Reader:
-        """The bytes of an item. All together hold no more than the file."""
+        """The bytes of an item. All items together must not have more bytes than the file."""
         source = self._data_in_meta if item.in_meta else self._data
         size = sum(length for _, length in item.extents)
         self._room -= size
@@ -193,7 +193,7 @@ class _File:
 
 
 def _boxes(content: Reader) -> Iterator[tuple[bytes, int, Reader]]:
-    """Kind, where it stands, and content of each box."""
+    """The kind, the place of the kind, and the content of each box."""
     for _ in range(MAX_SEGMENTS):
         if content.place >= content.end:
             return
@@ -201,7 +201,7 @@ def _boxes(content: Reader) -> Iterator[tuple[bytes, int, Reader]]:
         kind = content.take(4)
         if size == 1:
             size = content.number(8)
-        size = size or content.end - start  # 0: to the end
+        size = size or content.end - start  # 0 means to the end
         if start + size < content.place:
             raise Defect("has a box that is shorter than its header")
         yield kind, place, content.part(start + size - content.place)
@@ -209,7 +209,7 @@ def _boxes(content: Reader) -> Iterator[tuple[bytes, int, Reader]]:
 
 
 def _version(box: Reader) -> int:
-    """That of a box; flags are passed."""
+    """Read a box's version, and skip its flags."""
     return box.number(4) >> 24
 
 

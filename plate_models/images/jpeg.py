@@ -19,38 +19,38 @@ _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _FRAMES_READ = frozenset({0xC0, 0xC1, 0xC2, 0xC9, 0xCA})
 # Tables (Huffman, arithmetic, quantization) and the restart interval.
 _TABLES = frozenset({0xC4, 0xCC, 0xDB, 0xDD})
-# JFIF's and Adobe's segments tell the colour space.
+# Segments of JFIF and Adobe, which give the colour space.
 _COLOURS = {0xE0: b"JFIF\0", 0xEE: b"Adobe"}
 _APP1, _EXIF = 0xE1, b"Exif\0\0"
 _END = b"\xff\xd9"
 _COEFFICIENTS = frozenset(range(64))
-_LONGEST_SCAN_HEADER = 16  # with its marker: of four components (B.2.3)
+_LONGEST_SCAN_HEADER = 16  # bytes, with the marker: for four components (B.2.3)
 
 
 @dataclass
 class _Found:
-    """What the walk has met so far."""
+    """The state of a walk through the segments."""
 
     pieces: list[bytes | memoryview] = field(default_factory=lambda: [b"\xff\xd8"])
     size_wh: tuple[int, int] | None = None
     scans: int = 0
     exif: bytes | None = None
     colours: set[int] = field(default_factory=set)
-    # By component, the coefficients that are there to their last bit.
+    # By component, the coefficients that the scans so far give to their last bit.
     coefficients: dict[int, set[int]] = field(default_factory=dict)
 
 
 def outline(data: bytes) -> Outline:
-    """Walk the segments to the end-of-image marker; what follows it does not matter.
+    """Walk the segments to the end-of-image marker; bytes behind it are ignored.
 
-    Segments are skipped by their length, so that the end mark of a thumbnail inside an
-    EXIF segment is not taken for the photo's (B.1.1). A file may end without its marker after
-    its last scan; whether that scan is whole, only its decoding shows. Comments, thumbnails,
-    profiles and fill bytes are left out.
+    Segments are skipped by their length, so that the end marker of a thumbnail inside an
+    EXIF segment is not taken for the photo's (B.1.1). The end marker may be missing after the
+    last scan; only decoding shows whether that scan is complete. Comments, thumbnails, profiles
+    and fill bytes are left out.
 
     Raises:
-        Defect: Cut off, contradictory, or made to keep a decoder busy.
-        NotRead: Not 8 bits per sample, or a process that is not read.
+        Defect: Truncated, contradictory, or made to keep a decoder busy.
+        NotRead: Not 8 bits per sample, or a coding process that is not read.
     """
     found, position, end = _Found(), 2, len(data)
     for _ in range(MAX_SEGMENTS):
@@ -62,7 +62,7 @@ def outline(data: bytes) -> Outline:
             return _outline_of(found, ended=True)
         if marker in (_SOI, _TEM):
             continue
-        # A length counts its own two bytes; zero or one would walk backwards.
+        # A length includes its own two bytes; with less than 2 the walk would go backwards.
         position += max(2, int.from_bytes(data[position : position + 2], "big"))
         if position > end:
             raise Defect("ends within a segment")
@@ -70,13 +70,13 @@ def outline(data: bytes) -> Outline:
         if marker == _SOS:
             match = _MARKER.search(data, position)
             scan, position = position, match.start() if match else end
-            # Nearly the whole file: copied once, with the others, and searched once.
+            # Scans are nearly the whole file: they are searched and copied only once.
             found.pieces.append(memoryview(data)[scan:position])
     raise Defect(f"has more than {MAX_SEGMENTS} segments")
 
 
 def _note(found: _Found, marker: int, segment: bytes) -> None:
-    """Keep what the picture needs of one segment (marker, length, content)."""
+    """Process a segment (marker, length, content), and keep it if the picture needs it."""
     if marker in _FRAMES:
         if found.size_wh is not None:
             raise Defect("has more than one frame header")
@@ -125,15 +125,15 @@ def _outline_of(found: _Found, ended: bool) -> Outline:
     if not ended:
         if not all(known >= _COEFFICIENTS for known in found.coefficients.values()):
             raise Defect("ends before its last scan")
-        found.pieces[-1] = bytes(found.pieces[-1]).rstrip(b"\xff")  # half of a marker
+        found.pieces[-1] = bytes(found.pieces[-1]).rstrip(b"\xff")  # the first half of a marker
     core = b"".join([*found.pieces, _END])
     return Outline(*found.size_wh, core, orientation_of(found.exif or b""), ended=ended)
 
 
 def check_last_scan(core: bytes) -> None:
-    """Raise Defect if the last scan is cut off: decoders take further data for its pixels then."""
+    """Raise Defect if the last scan is truncated: then bytes appended to it change the pixels."""
     more = core.removesuffix(_END) + b"\x5a\xa5\x33" * 100 + _END
-    # Pillow, because OpenCV's decoder writes a line to stderr for each such file.
+    # Pillow, because OpenCV's decoder prints a line to stderr for each truncated file.
     pictures = [np.asarray(JpegImageFile(io.BytesIO(data))) for data in (core, more)]
     if not np.array_equal(pictures[0], pictures[1]):
         raise Defect("ends within its last scan")

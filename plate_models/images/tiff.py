@@ -1,4 +1,4 @@
-"""The structure of TIFF files (TIFF 6.0, section 2), and the orientation in EXIF, which is one."""
+"""The structure of TIFF files (TIFF 6.0, section 2), and the orientation in EXIF, also a TIFF."""
 
 import struct
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ from plate_models.images.outline import LARGE_TILE, MAX_SCANS, Defect, NotRead, 
 _WIDTH, _HEIGHT, _COMPRESSION, _ORIENTATION, _SAMPLES = 256, 257, 259, 274, 277
 _STRIP_OFFSETS, _STRIP_SIZES, _TILE_OFFSETS, _TILE_SIZES = 273, 279, 324, 325
 _TILE_WIDTH, _TILE_HEIGHT, _SUBFILE = 322, 323, 254
-# What the pixels depend on. Other tags lead to further pictures and to private data.
+# Tags that the pixels depend on. Others lead to further pictures and to private data.
 _NEEDED = frozenset(
     {_WIDTH, _HEIGHT, 258, _COMPRESSION, 262, 266, _STRIP_OFFSETS, _SAMPLES, 278, 279, 284}
     | {317, 320, _TILE_WIDTH, _TILE_HEIGHT, _TILE_OFFSETS, 325, 332, 338, 339, 347}
     | {529, 530, 531, 532}
 )
-# Bytes of each type of value.
+# Size in bytes of each type of value.
 _TYPE_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8}
 _SHORT, _LONG = 3, 4
 # None, LZW, JPEG, deflate in two spellings, PackBits. Others are for faxes and archives.
@@ -28,7 +28,7 @@ _MAX_SAMPLES = 5  # CMYK and transparency
 
 
 class Entry(NamedTuple):
-    """A tag of a directory, and where or what its values are."""
+    """An entry of a directory: a tag, and its values or their place in the file."""
 
     tag: int
     kind: int
@@ -37,7 +37,7 @@ class Entry(NamedTuple):
     order: str
 
     def numbers(self, data: bytes) -> tuple[int, ...]:
-        """The values, where they are whole numbers; none where they are too many or missing."""
+        """The values; none if they are not whole numbers, too many or missing."""
         if self.kind not in (_SHORT, _LONG) or self.length > _MAX_STRIPS:
             return ()
         (place,) = struct.unpack(self.order + "I", self.raw)
@@ -48,10 +48,10 @@ class Entry(NamedTuple):
 
 
 def outline(data: bytes) -> Outline:
-    """Read the first directory of a TIFF; the core has one directory, of the needed tags.
+    """Read the first directory of a TIFF; the core has only this one, with the needed tags.
 
     Raises:
-        Defect: Cut off, contradictory, or made to keep a decoder busy.
+        Defect: Truncated, contradictory, or made to keep a decoder busy.
         NotRead: A compression or number of samples that photos don't have, or a thumbnail first.
     """
     entries: dict[int, Entry] = {}
@@ -89,16 +89,16 @@ def outline(data: bytes) -> Outline:
 
 
 def is_preview(entry: Entry, data: bytes) -> bool:
-    """Whether the entry says that its picture is a small preview, as the first one of RAW files."""
+    """Whether the entry marks its picture as a small preview, as the first one in RAW files is."""
     return entry.tag == _SUBFILE and any(value & 1 for value in entry.numbers(data))
 
 
 def orientation_of(block: bytes) -> int:
     """Find the orientation, 1 to 8, in the first directory of an EXIF block.
 
-    It is 1 where it is missing or damaged, as viewers have it. A library would unpack every tag,
-    and five thousand tags may share the same bytes. The block is a TIFF structure (Exif 2.32,
-    4.5), with or without "Exif" before it.
+    The result is 1 if the orientation is missing or damaged, as in viewers. A library would unpack
+    every tag, and five thousand tags may share the same bytes. The block is a TIFF structure
+    (Exif 2.32, 4.5), with or without "Exif" before it.
     """
     block = block.removeprefix(b"Exif\0\0")
     try:
@@ -110,7 +110,7 @@ def orientation_of(block: bytes) -> int:
 
 
 def entries_of(data: bytes) -> Iterator[Entry]:
-    """The entries of the first directory, as they come; raise Defect where it is cut off."""
+    """The entries of the first directory, in order; raises Defect if it is truncated."""
     order = {b"II": "<", b"MM": ">"}.get(data[:2])
     try:
         (start,) = struct.unpack_from(f"{order}I", data, 4)
@@ -125,9 +125,9 @@ def entries_of(data: bytes) -> Iterator[Entry]:
 
 
 def _check_scans(data: bytes, entries: dict[int, Entry]) -> None:
-    """Refuse strips and tiles that visit their pixels more often than a JPEG file may.
+    """Refuse strips and tiles with more scans than a JPEG file may have.
 
-    Also those that overlap or don't say their sizes: their scans can't be counted.
+    Also refuse those that overlap or don't give their sizes: their scans can't be counted.
     """
     tiled = _TILE_OFFSETS in entries
     tags = (_TILE_OFFSETS, _TILE_SIZES) if tiled else (_STRIP_OFFSETS, _STRIP_SIZES)
@@ -140,7 +140,7 @@ def _check_scans(data: bytes, entries: dict[int, Entry]) -> None:
 
 
 def _with_directory(data: bytes, entries: list[Entry]) -> bytes:
-    """The file with these entries in its first directory, which is the last one, too."""
+    """The file with these entries in its first directory, and no other directory."""
     order = "<" if data.startswith(b"II") else ">"
     (start,) = struct.unpack_from(order + "I", data, 4)
     directory = struct.pack(order + "H", len(entries))

@@ -2,9 +2,9 @@
 
 After Zherzdev and Gruzdev 2018, "LPRNet: License Plate Recognition via Deep Neural
 Networks". Three things differ. The global context is normalised per plate instead of
-over the batch, so that a text never depends on its neighbours. The first stage works
-at half the width of the original's channels, where most of its time went. Each column of
-the last features may give several steps: the narrow 777 of a region stands on five columns.
+over the batch, so that a text never depends on other plates. The first stage, which took most of
+the time, has half the channels of the original. Each column of the last features may give
+several steps: the narrow 777 of a region spans only five columns.
 """
 
 from itertools import pairwise
@@ -34,7 +34,7 @@ class SmallBasicBlock(nn.Module):
             nn.BatchNorm2d(outputs),
         )
         self.skip = inputs == outputs
-        if self.skip:  # A new block changes nothing at first, also in a net that was trained.
+        if self.skip:  # Start as the identity, so that a block can be added to a trained net.
             nn.init.zeros_(self.block[-1].weight)  # type: ignore[arg-type]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -79,6 +79,6 @@ def _stage(inputs: int, outputs: int, depth: int) -> nn.Sequential:
 
 
 def unit_power(features: Tensor) -> Tensor:
-    """Scale each sample (N, C, H, W) to mean square 1, so that no stage drowns another."""
+    """Scale each sample (N, C, H, W) to mean square 1, so that no stage outweighs another."""
     power = features.float().square().mean(dim=(1, 2, 3), keepdim=True)
     return features * torch.rsqrt(power + 1e-5).to(features.dtype)

@@ -38,13 +38,13 @@ class STN(nn.Module):
             ConvNormAct(64, 64, stride=2),
             nn.Flatten(),
             nn.Linear(64 * height * width, 64, bias=False),
-            # Normalised, because without it a few large early steps kill most of these
-            # units for good, and the net knows a plate's tilt but not its place.
+            # Without this normalisation, a few large early steps of training silence most of these
+            # units for good, and the net learns a plate's tilt but not its position.
             nn.BatchNorm1d(64),
             nn.ReLU(inplace=True),
             nn.Linear(64, 6),
         )
-        # Start from the untilted plate: the crop without its margins.
+        # Initially predict an untilted plate: the crop without its margins.
         margin_h, margin_w = spec.crop_margin_hw
         last = self.localization[-1]
         nn.init.zeros_(last.weight)  # type: ignore[arg-type]
@@ -53,7 +53,7 @@ class STN(nn.Module):
             last.bias.copy_(torch.tensor(start))  # type: ignore[operator]
 
     def locate(self, crops: Tensor) -> Tensor:
-        """Predict where the plate lies: (N, 3, H, W) crops to (N, 2, 3) theta."""
+        """Predict the plate's position: (N, 3, H, W) crops to (N, 2, 3) theta."""
         theta: Tensor = self.localization(crops)
         return theta.reshape(-1, 2, 3)
 

@@ -1,8 +1,8 @@
 """YOLOv5, written from its description: CSP backbone, PAN neck, anchor head.
 
-The layer numbers and names follow the layout that published YOLOv5 v6 checkpoints
-use (``model.0.conv.weight`` … ``model.24.m.0.weight``), so that a state dict of
-that family loads as it is, of any width, depth and number of classes.
+The layer numbers and names are those of published YOLOv5 v6 checkpoints
+(``model.0.conv.weight`` … ``model.24.m.0.weight``), so that a state dict of
+that family loads unchanged, of any width, depth and number of classes.
 
 Sources: Jocher, "YOLOv5" (architecture tables of release 6); Wang et al., "CSPNet"
 (2019) for C3; He et al., "SPP" (2014) for the pooling; Liu et al., "PANet" (2018).
@@ -90,8 +90,8 @@ class SPPF(nn.Module):
 class Detect(nn.Module):
     """One 1×1 convolution per stride: box, objectness and classes per anchor.
 
-    The anchors are (L, A, 2) float32, (w, h) in units of the level's stride: a buffer of that
-    name and unit, because checkpoints carry it.
+    The anchors are (L, A, 2) float32, (w, h) in units of the level's stride: checkpoints have a
+    buffer of that name and unit.
     """
 
     anchors: Tensor
@@ -105,8 +105,8 @@ class Detect(nn.Module):
         per_cell = sizes.shape[1]
         convs = [nn.Conv2d(c, per_cell * self.outputs, 1) for c in channels]
         for conv, stride in zip(convs, spec.strides, strict=True):
-            # Start at the rate of plates instead of one half (Lin et al., "Focal Loss", 2017):
-            # about one in a window of 384×384, whichever level answers for it.
+            # Initialise objectness to the frequency of plates instead of one half (Lin et al.,
+            # "Focal Loss", 2017): about one in a window of 384×384 pixels, on every level.
             bias = torch.zeros(per_cell, self.outputs)
             bias[:, 4] = math.log(1 / (384 / stride) ** 2)
             conv.bias = nn.Parameter(bias.flatten())
@@ -129,7 +129,7 @@ class YOLOv5(nn.Module):
     0.33 is nano and small, 0.67 medium, 1 large.
     """
 
-    # Which earlier layer each concatenation takes beside the one before it.
+    # Each concatenation's number, and the earlier layer that it joins with the previous one.
     _CONCAT_WITH: ClassVar = {12: 6, 16: 4, 19: 14, 22: 10}
     _HEADS_FROM = (17, 20, 23)
 
@@ -160,7 +160,7 @@ class YOLOv5(nn.Module):
                     module.act = nn.Hardswish(inplace=True)
 
     def fuse(self) -> "YOLOv5":
-        """Fold every batch norm into its convolution, in place: for inference alone."""
+        """Fold every batch norm into its convolution, in place; only for inference."""
         for module in self.eval().modules():
             if isinstance(module, Conv):
                 module.conv = fuse_conv_bn_eval(module.conv, module.bn)
@@ -194,15 +194,15 @@ def flatten_heads(heads: list[Tensor]) -> Tensor:
 
 
 def cell_places(heads: list[Tensor], anchors: Tensor, strides: Sequence[int]) -> Tensor:
-    """(sum of A·H·W, 5) float32: column, row, anchor's w, h in pixels, stride; of each row.
+    """(sum of A·H·W, 5) float32: column, row, anchor's w, h in pixels, stride of each cell.
 
-    Of the heads only the shapes count; anchors are (L, A, 2) in units of the stride.
+    Only the shapes of the heads are used; anchors are (L, A, 2) in units of the stride.
     """
     levels = []
     for level, stride in enumerate(strides):
         _, a, h, w, _ = heads[level].shape
         sizes = anchors[level] * stride
-        # Not torch.arange: a trace keeps the device on which it was made.
+        # Not torch.arange: a trace would keep the device of its example.
         columns, rows = (sizes.new_ones(side).cumsum(0) - 1 for side in (w, h))
         parts = (
             columns.view(1, 1, w, 1).expand(a, h, w, 1),
@@ -215,7 +215,7 @@ def cell_places(heads: list[Tensor], anchors: Tensor, strides: Sequence[int]) ->
 
 
 def decode_boxes(raw: Tensor, places: Tensor) -> Tensor:
-    """Raw x, y, w, h, (..., 4), at their places, (..., 5), to centre x, y, w, h in pixels.
+    """Raw x, y, w, h (..., 4) at cells' places (..., 5) to centre x, y, w, h in pixels.
 
     Formulas of YOLOv5's head: ``xy = (2 σ − 0.5 + cell) · stride`` and
     ``wh = (2 σ)² · anchor``, which bounds a box to four times its anchor.
@@ -229,8 +229,8 @@ def _peaks(head: Tensor) -> Tensor:
     """Scores of cells that no neighbour exceeds; 0 for the others.
 
     A score is objectness times the likeliest class: (N, A, H, W, 5 + classes) raw to (N, A, H, W).
-    About eighteen cells and anchors see one plate: of a crowded photo they would fill the
-    list of candidates before every plate is on it. The best one stays, as it would anyway.
+    About eighteen cells and anchors respond to one plate: in a crowded photo they would fill the
+    list of candidates before it has every plate. Their best one, which wins anyway, is kept.
     """
     raw = head.float()
     scores = raw[..., 4].sigmoid() * raw[..., 5:].amax(dim=-1).sigmoid()
@@ -241,9 +241,9 @@ def _peaks(head: Tensor) -> Tensor:
 class YOLOv5Graph(nn.Module):
     """The exported graph: canvases in, the best candidate boxes out.
 
-    Anchors are decoded inside, from tensor shapes: one trace serves every batch and canvas size
-    from 96×96 on. Of neighbouring cells only the best is a candidate; `detection` drops boxes
-    that overlap all the same.
+    The graph derives the cells' places from tensor shapes, so that one trace serves every batch
+    size and every canvas from 96×96 on. Only the best of neighbouring cells is a candidate;
+    `detection` drops boxes that still overlap.
     """
 
     def __init__(self, net: YOLOv5, spec: DetectorSpec = DETECTOR) -> None:

@@ -1,6 +1,6 @@
 """From the raw score of a reading to the probability that its whole text is right.
 
-To say what a score means takes neither torch nor numpy.
+Imports neither torch nor numpy.
 """
 
 import bisect
@@ -19,7 +19,7 @@ from plate_models.release import CALIBRATION
 from plate_models.spec import named
 
 VERSION = 1
-# Logit of the float64 next to 1; raw scores beyond it, 1 itself above all, count as this.
+# Logit of the largest float64 below 1; raw scores beyond it, such as 1, are clipped to it.
 LOGIT_LIMIT = 36.7
 
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
@@ -33,23 +33,22 @@ class CalibrationError(Exception):
 
 @dataclass(frozen=True, config=_STRICT)
 class Calibration:
-    """A monotone map from raw scores to probabilities; by default it changes nothing.
+    """A monotone map from raw scores to probabilities; the identity by default.
 
-    It is linear between knots, logit against logit: in scores themselves, everything a
-    good recognizer says would lie within the last thousandth before 1. Right of the last knot
-    it is constant. From the last of the lowest knots to 0 it falls in proportion to the raw
-    score: few texts were seen there, and 0 stays 0. What is out of its range or not monotone
-    is a ValueError.
+    The map is linear in logits between knots: a good recognizer's raw scores nearly all lie within
+    the last thousandth before 1. It is constant right of the last knot. Left of the last of the
+    lowest knots, the probability falls in proportion to the raw score, to 0 at 0, because few texts
+    were seen there. Raises ValueError if a value is out of range or the map is not monotone.
     """
 
-    # (logit of the raw score, logit of the probability), the first growing from knot to knot, the
-    # second never falling; none for the identity.
+    # (logit of the raw score, logit of the probability): the first strictly increasing, the second
+    # never decreasing; none for the identity.
     knots: tuple[tuple[_Logit, _Logit], ...] = ()
-    readable_from: Annotated[float, Field(ge=0, le=1)] = 0.6  # a score, for formats of home
-    # What decided the scores, by its name in `weights.measured_with`; empty if of no weights.
+    readable_from: Annotated[float, Field(ge=0, le=1)] = 0.6  # least score, home country's formats
+    # SHA-256 of everything the scores depend on, from `weights.measured_with`; empty if none.
     measured_with: Mapping[str, _Sha256] = field(default_factory=dict)
-    # For any other text; by default so high that clocks, signs and plates seen in part don't
-    # reach it.
+    # Least score of any other text. The default is too high for clocks, signs and partly visible
+    # plates.
     elsewhere_readable_from: Annotated[float, Field(ge=0, le=1)] = 0.9999
 
     @field_validator("knots")
@@ -71,7 +70,7 @@ class Calibration:
             return raw
         x = logit(raw)
         lowest = [knot for knot in self.knots if knot[1] == self.knots[0][1]]
-        # All on one level: the score says nothing, and the first knot is as good as any.
+        # If all knots have the same probability, any of them will do: take the first.
         x0, y0 = lowest[-1] if len(lowest) < len(self.knots) else lowest[0]
         if x <= x0:
             return sigmoid(y0) * raw / sigmoid(x0)
@@ -82,20 +81,20 @@ class Calibration:
         return sigmoid(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
 
     def check(self, at_hand: Mapping[str, str]) -> None:
-        """Raise CalibrationError if it was measured with another net; warn of other formats."""
+        """Raise CalibrationError if measured with other nets; warn if with other formats."""
         for name, found in at_hand.items():
             if (expected := self.measured_with.get(name, found)) == found:
                 continue
             message = (
                 f"{CALIBRATION} was measured with the {name} {expected}, "
-                f"the one at hand is {found}: run `plates calibrate --release --weights FOLDER`"
+                f"the one in use is {found}: run `plates calibrate --release --weights FOLDER`"
             )
             if name in ("recognizer", "rectifier"):
                 raise CalibrationError(message)
-            warnings.warn(message, stacklevel=2)  # formats and colours move few scores a little
+            warnings.warn(message, stacklevel=2)  # formats and colours change few scores, a little
 
     def to_json(self, fit: Mapping[str, Any] | None = None) -> str:
-        """Write it as JSON; `fit` says to people how it was fitted, and is not read back."""
+        """Write as JSON; `fit` documents the fit for people and is not read back."""
         values = {
             "version": VERSION,
             "recognizer_sha256": self.measured_with.get("recognizer"),
@@ -104,7 +103,7 @@ class Calibration:
             "knots": self.knots,
             "fit": {**(fit or {}), "measured_with": dict(self.measured_with)},
         }
-        # A line for each key: knots one number to a line would be pages.
+        # One line per key: with one number per line, the knots would fill pages.
         lines = (f' "{key}": {json.dumps(value, allow_nan=False)}' for key, value in values.items())
         return "{\n" + ",\n".join(lines) + "\n}\n"
 
@@ -139,7 +138,7 @@ UNCALIBRATED = Calibration()
 
 
 def logit(probability: float) -> float:
-    """Log-odds of a probability in [0, 1], cut at +-``LOGIT_LIMIT``."""
+    """Log-odds of a probability in [0, 1], clipped to +-``LOGIT_LIMIT``."""
     if probability <= 0:
         return -LOGIT_LIMIT
     if probability >= 1:
@@ -150,7 +149,7 @@ def logit(probability: float) -> float:
 
 def sigmoid(log_odds: float) -> float:
     """Probability of log-odds: the inverse of `logit`."""
-    # Each branch keeps the exponential below 1, where it can't overflow.
+    # In each branch the exponential is at most 1 and can't overflow.
     if log_odds >= 0:
         return 1 / (1 + math.exp(-log_odds))
     odds = math.exp(log_odds)

@@ -2,8 +2,8 @@
 
 After Graves et al. 2006, "Connectionist Temporal Classification". Encoding and
 decoding share one file, so that training and serving agree about the blank. Log-probabilities
-are (C, T) float64, C = len(alphabet) + 1, the blank last. Wherever they don't fit the alphabet,
-a ValueError says so: weights and spec disagree.
+are (C, T) float64, C = len(alphabet) + 1, the blank last. Functions raise ValueError if C does not
+fit the alphabet: weights and spec disagree.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from plate_models.spec import RECOGNIZER
 
 Array = NDArray[np.float64]
-# Prefix -> probability of the paths that end in a blank, and in its last character.
+# Prefix -> probabilities of its paths that end in a blank, and of those in its last character.
 Beam = dict[str, list[float]]
-# A class less likely than this in a step starts no prefix of its own, and no prefix goes on that
-# is so much less likely than the best one.
+# The beam search ignores a step's classes with a lower probability, and drops prefixes with a
+# lower probability relative to the best one.
 _PRUNE_BELOW = 1e-4
 
 
 def encode(text: str, alphabet: str = RECOGNIZER.alphabet) -> list[int]:
-    """Write a text as class indices; a character outside the alphabet is a ValueError."""
+    """Convert a text to class indices; raise ValueError for characters outside the alphabet."""
     unknown = sorted(set(text) - set(alphabet))
     if unknown:
         raise ValueError(f"{text!r}: characters {unknown} are not in the alphabet {alphabet!r}")
@@ -43,10 +43,10 @@ def log_softmax(logits: NDArray[np.floating[Any]]) -> Array:
 
 
 def join_rows(upper: Array, lower: Array) -> Array:
-    """Join the log-probabilities of a plate's rows along time, to be decoded as one text.
+    """Join the log-probabilities of a plate's two rows along time, to be decoded as one text.
 
-    A step that is certainly blank stands between them, because "A13" over "3" is "A133" and
-    not "A13". Rows that differ in their classes are a ValueError.
+    A blank step is inserted between them, because "A13" over "3" is "A133" and not "A13". Raises
+    ValueError if the rows differ in their number of classes.
     """
     seam = np.full((len(upper), 1), -np.inf)
     seam[-1] = 0.0
@@ -54,10 +54,10 @@ def join_rows(upper: Array, lower: Array) -> Array:
 
 
 def stack(plates: Sequence[Array]) -> NDArray[np.float32]:
-    """Make one (N, C, T) float32 array of N (C, t), for the longest t.
+    """Stack N arrays (C, t) to one (N, C, T) float32 array, T the longest t.
 
-    Steps that are certainly blank follow the shorter ones: no text gains or loses by them.
-    No plates are (0, 0, 0).
+    Shorter arrays are padded with blank steps, which change no text's probability. Without plates
+    the shape is (0, 0, 0).
     """
     shapes = [plate.shape for plate in plates] or [(0, 0)]
     stacked = np.full((len(plates), *np.max(shapes, axis=0)), -np.inf, np.float32)
@@ -68,7 +68,7 @@ def stack(plates: Sequence[Array]) -> NDArray[np.float32]:
 
 
 def _is_readable(log_probs: Array, alphabet: str) -> bool:
-    """False if a log-probability is NaN; a ValueError if they don't fit the alphabet."""
+    """False if a log-probability is NaN; raise ValueError if they don't fit the alphabet."""
     if log_probs.shape[0] != len(alphabet) + 1:
         raise ValueError(
             f"expected {len(alphabet) + 1} classes (the alphabet and a blank), "
@@ -92,24 +92,24 @@ def beam_decode(
 ) -> list[tuple[str, float]]:
     """List the likeliest texts by prefix beam search, best first; none if unreadable.
 
-    Of each step at most the `width` best prefixes are kept. Probabilities are those of all kept
-    paths that spell the text, and sum to at most 1.
+    After each step only the `width` best prefixes are kept. A text's probability is the sum over
+    all kept paths that spell it; the probabilities sum to at most 1.
     """
     if not _is_readable(log_probs, alphabet):
         return []
     beam: Beam = {"": [1.0, 0.0]}
     for blank, likely in _steps(np.exp(log_probs), alphabet):
-        beam = _followed(beam, blank, likely)
+        beam = _advanced(beam, blank, likely)
         if likely:
             ranked = sorted(((a + b, prefix) for prefix, (a, b) in beam.items()), reverse=True)
             least = _PRUNE_BELOW * ranked[0][0]
             beam = {prefix: beam[prefix] for total, prefix in ranked[:width] if total >= least}
-    # A repeat without room for a blank between has probability 0: no text at all.
+    # Drop texts with probability 0: repeats without a step for the blank between them.
     return [(prefix, a + b) for prefix, (a, b) in beam.items() if a + b > 0]
 
 
-def _followed(beam: Beam, blank: float, likely: list[tuple[str, float]]) -> Beam:
-    """One step of a beam, best first: all go on with the blank, themselves, or a character."""
+def _advanced(beam: Beam, blank: float, likely: list[tuple[str, float]]) -> Beam:
+    """Advance a beam, best first, by one step: with the blank, a repeat, or a new character."""
     following = {prefix: [(a + b) * blank, 0.0] for prefix, (a, b) in beam.items()}
     least = _PRUNE_BELOW * sum(next(iter(beam.values())))
     for prefix, (ends_blank, ends_char) in beam.items():
@@ -119,7 +119,7 @@ def _followed(beam: Beam, blank: float, likely: list[tuple[str, float]]) -> Beam
             if arriving < least:
                 break
             if char == last:
-                # Without a blank between, a repeat is the same character going on.
+                # Without a blank in between, a repeat continues the same character.
                 following[prefix][1] += ends_char * probability
                 arriving = ends_blank * probability
             longer = prefix + char
@@ -131,7 +131,7 @@ def _followed(beam: Beam, blank: float, likely: list[tuple[str, float]]) -> Beam
 
 
 def _steps(probs: Array, alphabet: str) -> list[tuple[float, list[tuple[str, float]]]]:
-    """Per step the blank's probability and the characters that may start a prefix, best first."""
+    """Per step, the blank's probability, and the characters above the threshold, best first."""
     likely: list[list[tuple[str, float]]] = [[] for _ in range(probs.shape[1])]
     classes, steps = np.nonzero(probs[:-1] > _PRUNE_BELOW)
     values = probs[classes, steps]
@@ -143,9 +143,9 @@ def _steps(probs: Array, alphabet: str) -> list[tuple[float, list[tuple[str, flo
 
 
 def text_probabilities(log_probs: Array, texts: Sequence[str], alphabet: str) -> list[float]:
-    """Give the exact probability of each text: the sum over all of its alignments.
+    """Compute the exact probability of each text: the sum over all of its alignments.
 
-    It is 0 for a text that is too long for T steps, and for all if nothing can be read.
+    It is 0 for a text that is too long for T steps, and for all texts if unreadable.
     """
     encoded = [encode(text, alphabet) for text in texts]
     if not _is_readable(log_probs, alphabet) or not encoded:
@@ -157,22 +157,21 @@ def text_probabilities(log_probs: Array, texts: Sequence[str], alphabet: str) ->
 
 
 def character_alternatives(log_probs: Array, text: str, alphabet: str) -> Array:
-    """Give the exact probability of a text with one character replaced, or left out.
+    """Compute the exact probabilities of a text with one character replaced or left out.
 
-    Forward-backward over all alignments: what stands before a place and what stands after
-    it are summed once, and every character is tried in between. An entry divided by its
-    row's sum is a posterior: how sure the place is, given the rest of the text.
+    The forward-backward algorithm sums the alignments of the text before and after each place once,
+    and combines them with every character in that place. An entry divided by its row's sum is the
+    character's posterior at that place, given the rest of the text.
 
     Returns:
         (len(text), C) float64: entry (i, k) is the probability of the text with character
-        i replaced by ``alphabet[k]``, and with the blank's k, of the text without it. All
-        0 if unreadable.
+        i replaced by ``alphabet[k]``, or without it if k is the blank. All 0 if unreadable.
     """
     labels = encode(text, alphabet)
     if not _is_readable(log_probs, alphabet) or not labels or not log_probs.shape[1]:
         return np.zeros((len(labels), len(alphabet) + 1))
     probs = np.exp(log_probs)
-    # Backwards is forwards over the mirrored text.
+    # The backward pass is a forward pass over the reversed steps and text.
     both = _forward(np.stack([probs, probs[:, ::-1]]), [labels, labels[::-1]])
     before, after = both[:, 0], both[:, 1]
     inside = _inside(_entered(before, labels, len(alphabet)), probs)
@@ -191,9 +190,9 @@ def _forward(probs: Array, encoded: Sequence[Sequence[int]]) -> Array:
     """
     longest = max(map(len, encoded))
     texts, classes, steps = probs.shape
-    # A class of its own, never emitted, for the start and behind the end of shorter texts.
+    # An extra class of probability 0 stands for the start and for the padding of shorter texts.
     emitted = np.concatenate([probs, np.zeros((texts, 1, steps))], axis=1)
-    # Two columns of padding before each text: no path leads from one text into the next.
+    # Two columns of padding before each text keep paths from running into the next text.
     states = np.full((texts, 2 * longest + 4), classes)
     # A blank may be skipped between two different characters only.
     skips = np.zeros(states.shape)
@@ -206,7 +205,7 @@ def _forward(probs: Array, encoded: Sequence[Sequence[int]]) -> Array:
     emissions = emitted[np.arange(texts)[:, None], states].reshape(states.size, steps).T
     reached = np.zeros((steps + 1, *states.shape))
     reached[0, :, 2] = 1.0
-    # All texts in a row: numpy is several times faster in one dimension than in two.
+    # All texts are laid out in one row: NumPy is several times faster in one dimension than in two.
     rows, skipped = reached.reshape(steps + 1, -1), skips.reshape(-1)[2:]
     for now, following, emission in zip(rows, rows[1:, 2:], emissions[:, 2:], strict=False):
         np.multiply(now[:-2], skipped, out=following)
@@ -217,16 +216,16 @@ def _forward(probs: Array, encoded: Sequence[Sequence[int]]) -> Array:
 
 
 def _entered(reached: Array, labels: Sequence[int], characters: int) -> Array:
-    """(T, L, characters): the paths that may go on to a character at a place."""
+    """(T, L, characters): probability of all paths that can enter a character at a place."""
     allowed = np.ones((len(labels), characters))
-    # Right after the same character it would be that character going on.
+    # Directly after the same character, the path would continue that character.
     allowed[np.arange(1, len(labels)), labels[:-1]] = 0.0
     blanks, neighbours = reached[:-1, 2:-1:2], reached[:-1, 1:-2:2]
     return np.asarray(blanks[:, :, None] + neighbours[:, :, None] * allowed)
 
 
 def _inside(entered: Array, probs: Array) -> Array:
-    """(T, L, characters): the paths that are at a character at a place, in each step."""
+    """(T, L, characters): probability of all paths that are, in a step, in that character."""
     inside = entered.reshape(len(entered), -1).copy()
     emissions = np.tile(probs[:-1].T, entered.shape[1])
     staying = np.zeros(inside.shape[1])
@@ -241,7 +240,7 @@ def _left_out(before: Array, after: Array, labels: Sequence[int]) -> Array:
     """(L,): the probability of the text without the character at a place."""
     apart = np.ones(len(labels))
     apart[1:-1] = [a != b for a, b in zip(labels[:-2], labels[2:], strict=True)]
-    # Paths that stop short of the place, and those that go on with the next character.
+    # Paths that end before the place, and paths that continue with the next character.
     stopped = before[:, 2:-1:2] + before[:, 1:-2:2] * apart
     resumed = after[::-1, 1:-2:2][:, ::-1]
     return np.asarray((stopped * resumed).sum(axis=0))

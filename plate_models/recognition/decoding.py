@@ -13,24 +13,25 @@ from plate_models.recognition.grammar import UNKNOWN, Evidence, Grammar, Reading
 from plate_models.spec import RECOGNIZER, RecognizerSpec
 
 DEFAULT_GRAMMAR = grammar_of(*RECOGNIZER.countries)
-# No prior lifts what is less likely than this, so the grammar isn't asked about it.
+# No prior makes up for a lower likelihood: such texts and characters are not judged by the grammar.
 _NEGLIGIBLE = 1e-3
 LENGTHS = range(3, 11)  # of plates' texts
-# Letters that are one shape with a digit. Which it is, the recognizer knows from typefaces that it
-# learnt: either is believed so far beside the other, so that a format decides where there is one.
+# Letters with the shape of a digit. The recognizer tells them apart in typefaces that it learnt. In
+# others, either gets at least the share _SPELLING_FLOOR of the other's likelihood, so that a format
+# decides if one fits.
 _DIGITS = {"O": "0", "I": "1", "B": "8"}
-ALIKE, _LEAST_SPELLING = str.maketrans(_DIGITS), 0.01
+ALIKE, _SPELLING_FLOOR = str.maketrans(_DIGITS), 0.01
 ONE_LINE = Evidence()
 
 
 @dataclass(frozen=True)
 class Likelihoods:
-    """How likely texts are by what the recognizer saw, in one photo or in several."""
+    """Likelihoods of texts by the recognizer's output, for one photo or several."""
 
     raw: str  # the best path's text
-    beam: Mapping[str, float]  # the likeliest texts'; they sum to at most 1
-    of: Callable[[Sequence[str]], Sequence[float]]  # further texts'
-    alternatives: Callable[[str], ctc.Array]  # as of `ctc.character_alternatives`
+    beam: Mapping[str, float]  # of the likeliest texts; they sum to at most 1
+    of: Callable[[Sequence[str]], Sequence[float]]  # of any further texts
+    alternatives: Callable[[str], ctc.Array]  # see `ctc.character_alternatives`
 
 
 def choose_reading(
@@ -41,15 +42,15 @@ def choose_reading(
     spec: RecognizerSpec = RECOGNIZER,
     further: Sequence[ctc.Array] = (),
 ) -> Reading:
-    """Choose among what the recognizer saw, with the formats' grammar as a prior.
+    """Choose a plate's text from the recognizer's output, with the formats' grammar as a prior.
 
-    Candidates are the beam's texts, the best path's, and their respellings (O for 0). Nothing is
-    forbidden: a text of unknown format wins where it is clear enough. What can be read as a plate
-    of the home country is read as if there were no other.
+    Candidates are the texts of the beam and the best path, and their respellings (O for 0). A text
+    of unknown format wins if it is clear enough. A plate that is readable in a format of the home
+    country is read as if there were no other country.
 
-    The log-probabilities are (C, T) float, two rows joined by `ctc.join_rows`. Where they are NaN
-    or spell no text, the reading is empty with a score of 0. With further views of the plate, such
-    as from other crops, a text is as likely as it is in all of them on average.
+    The log-probabilities are (C, T) float, two rows joined by `ctc.join_rows`. If they are NaN or
+    spell no text, the reading is empty with a score of 0. With further views of the plate, such as
+    other crops, the likelihood of a text is its mean over all views.
     """
     views = (log_probs, *further)
     beam: dict[str, float] = {}
@@ -76,30 +77,30 @@ def choose(
     calibration: Calibration,
     spec: RecognizerSpec,
 ) -> Reading:
-    """Choose as `choose_reading` does, from what is seen in one photo or in several."""
-    for known in filter(None, (grammar.home, grammar)):
-        # The typeface of the weights' first country was learnt as it is.
-        learnt = known.abroad is None and known.name == spec.countries[0]
-        doubt = 0.0 if learnt else _LEAST_SPELLING
-        ranked = _posteriors(seen, evidence, known, spec.alphabet, doubt)
+    """Choose a text as `choose_reading` does, given its likelihoods."""
+    for tried in filter(None, (grammar.home, grammar)):
+        # Training used the exact typeface of the weights' first country.
+        learnt = tried.abroad is None and tried.name == spec.countries[0]
+        floor = 0.0 if learnt else _SPELLING_FLOOR
+        ranked = _posteriors(seen, evidence, tried, spec.alphabet, floor)
         if not ranked:
             return Reading("", 0.0, False, UNKNOWN, (), ())
         candidates = _scored(_with_raw(ranked, seen.raw, spec.candidates), calibration)
         best, score = candidates[0]
-        format_name = known.judge(best, evidence)[0]
+        format_name = tried.judge(best, evidence)[0]
         at_home = country_of(format_name) == grammar.name
         least = calibration.readable_from if at_home else calibration.elsewhere_readable_from
         readable = score >= least and len(best) in LENGTHS
         if readable and at_home:
             break
-    characters = _characters(seen, best, evidence, known, spec.alphabet, doubt)
+    characters = _characters(seen, best, evidence, tried, spec.alphabet, floor)
     return Reading(best if readable else "", score, readable, format_name, characters, candidates)
 
 
 def _scored(
     posteriors: list[tuple[str, float]], calibration: Calibration
 ) -> tuple[tuple[str, float], ...]:
-    """Calibrate the best candidate's score; the others share what it leaves, as before."""
+    """Calibrate the best candidate's score; the others share the rest in proportion."""
     (best, posterior), *others = posteriors
     score = calibration.apply(posterior)
     share = (1 - score) / (1 - posterior) if posterior < 1 else 0.0
@@ -107,9 +108,9 @@ def _scored(
 
 
 def _posteriors(
-    seen: Likelihoods, evidence: Evidence, grammar: Grammar, alphabet: str, doubt: float
+    seen: Likelihoods, evidence: Evidence, grammar: Grammar, alphabet: str, floor: float
 ) -> list[tuple[str, float]]:
-    """The candidates' probabilities of being right, grammar included, best first."""
+    """Each candidate's probability of being right, by likelihood and grammar, best first."""
     likelihoods = dict(seen.beam)
     listed = [seen.raw, *(text for text, p in likelihoods.items() if p > _NEGLIGIBLE)]
     spelled = (other for text in listed for other in grammar.respellings(text))
@@ -119,46 +120,46 @@ def _posteriors(
     likelihoods |= zip(added, seen.of(added), strict=True)
     weighted = [
         (p * weight, weight, text)
-        for text, p in (_doubted(likelihoods, doubt) if doubt else likelihoods).items()
+        for text, p in (_with_floor(likelihoods, floor) if floor else likelihoods).items()
         for _, weight in [grammar.judge(text, evidence)]
         if p > 0
     ]
     if not weighted:
         return []
     weighted.sort(key=lambda entry: -entry[0])
-    # Mass outside the candidates counts as wrong, so a blurred plate can't score 1. Taken for
-    # as plausible as the best candidate, it weighs the same on plates of rare formats.
+    # The likelihood outside the candidates counts as wrong, so that a blurred plate can't score 1.
+    # It gets the best candidate's weight, to have the same effect on plates of rare formats.
     outside = max(0.0, 1.0 - sum(likelihoods.values())) * weighted[0][1]
     total = sum(p for p, _, _ in weighted) + outside
     return [(text, p / total) for p, _, text in weighted]
 
 
-def _doubted(likelihoods: Mapping[str, float], doubt: float) -> dict[str, float]:
-    """How likely texts are, if each spelling of a shape is believed so far beside the likeliest."""
+def _with_floor(likelihoods: Mapping[str, float], floor: float) -> dict[str, float]:
+    """Raise likelihoods to the likeliest look-alike's times `floor` per differing character."""
     ranked = sorted(likelihoods, key=lambda text: likelihoods[text])
-    likeliest = {text.translate(ALIKE): text for text in ranked}  # the last one of each shape
+    likeliest = {text.translate(ALIKE): text for text in ranked}  # the last spelling of each shape
 
     def least(text: str) -> float:
         best = likeliest[text.translate(ALIKE)]
         others = sum(a != b for a, b in zip(text, best, strict=True))
-        return likelihoods[best] * doubt**others
+        return likelihoods[best] * floor**others
 
     return {text: max(p, least(text)) for text, p in likelihoods.items()}
 
 
 def _characters(
-    seen: Likelihoods, text: str, evidence: Evidence, grammar: Grammar, alphabet: str, doubt: float
+    seen: Likelihoods, text: str, evidence: Evidence, grammar: Grammar, alphabet: str, floor: float
 ) -> tuple[tuple[str, float], ...]:
     """Each character's posterior at its place, given the rest of the text.
 
-    Summed over all alignments and weighed by the grammar, against every other character
-    there and none: an O that looks much like a 0 is sure where only letters stand.
+    It is summed over all alignments and weighted by the grammar, and compares the character with
+    all others and with none: an O that resembles a 0 is sure in a place for letters.
     """
     alternatives = seen.alternatives(text)
     for letter, digit in _DIGITS.items():
-        if doubt and letter in alphabet and digit in alphabet:
+        if floor and letter in alphabet and digit in alphabet:
             pair = [alphabet.index(letter), alphabet.index(digit)]
-            least = doubt * alternatives[:, pair].max(axis=1, keepdims=True)
+            least = floor * alternatives[:, pair].max(axis=1, keepdims=True)
             alternatives[:, pair] = np.maximum(alternatives[:, pair], least)
     own = ctc.encode(text, alphabet)
     weight = grammar.judge(text, evidence)[1]
@@ -176,7 +177,7 @@ def _characters(
 
 
 def _with_raw(ranked: list[tuple[str, float]], raw: str, count: int) -> list[tuple[str, float]]:
-    """Keep the best few, and the raw best path even if the grammar ranks it lower."""
+    """Keep the best `count`, including the best path's text even if the grammar ranks it lower."""
     kept = ranked[:count]
     if raw and raw not in (text for text, _ in kept):
         kept[-1] = next((pair for pair in ranked if pair[0] == raw), (raw, 0.0))

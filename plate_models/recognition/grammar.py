@@ -1,7 +1,7 @@
-"""What may stand on the plates of one country or several, and how plausible a text is.
+"""The plate formats of one country or several, and how plausible a text is by them.
 
-A grammar is a prior, not a filter: it weighs what the recognizer saw, and nothing is
-forbidden. The gateway imports this file: no torch, no numpy.
+A grammar is a prior, not a filter: it weights the recognizer's candidates and forbids none. The
+gateway imports this file: no torch, no numpy.
 """
 
 import re
@@ -16,28 +16,28 @@ from pathlib import Path
 from typing import NamedTuple
 
 UNKNOWN = "unknown"
-# The colours that appearance.py can tell apart.
+# The ground colours that appearance.py distinguishes.
 GROUNDS = ("white", "yellow", "blue", "black", "red")
 
-# How far a text is believed beside a valid one. The hypothesis "no format of ours" fits
-# every text, ground and number of lines: what is less plausible than it, is unknown.
+# Weight of the hypothesis "no known format", relative to a valid text. It fits every text, ground
+# and number of lines; a text whose best format weighs less is of unknown format.
 _UNKNOWN_WEIGHT = 0.02
-# By so much less where none of the layouts below is a text's.
+# Factor on that weight if the text has none of the layouts below.
 _ODD_LAYOUT = 0.05
 _RARE_LETTER = 0.05
-# By so much most of the recognizer's training had fewer of I, O and Q than of other letters; its
-# last part has as many, but with 1 here fewer real plates are readable.
+# Most of the recognizer's training had fewer of I, O and Q than of other letters, by this factor.
+# The last part has as many, but with a factor of 1 fewer real plates are readable.
 _COMMON_LETTER = 1 / 0.35
 _UNLISTED_REGION = 0.05
 _OTHER_LINES = 0.02
-# No photo is so clear that the ground's colour rules a format out.
+# No photo is clear enough for the ground's colour to rule out a format.
 _LEAST_GROUND = 0.02
-# Spread of the logarithm of width by height: plates are seen aslant, in holders, behind tow bars.
+# Standard deviation of the log aspect ratio: plates are tilted, in holders, or behind tow bars.
 _ASPECT_SPREAD = 0.15
 _LEAST_ASPECT = 0.1
-# A text's shape: letters as "L" and digits as "#", whichever they are.
+# A text's shape is the text with "L" for each letter and "#" for each digit.
 _TO_SHAPE = str.maketrans(string.digits + string.ascii_uppercase, 10 * "#" + 26 * "L")
-# Those of the world's plates, in the file's order: they tell O from 0 where no format is known.
+# Shapes of the world's plates, in the file's order: they tell O from 0 in texts of unknown format.
 _LAYOUTS = dict.fromkeys(
     tomllib.loads((Path(__file__).parent / "layouts.toml").read_text("utf-8"))["layouts"]
 )
@@ -50,29 +50,29 @@ def country_of(format_name: str) -> str:
 
 
 class FormatError(ValueError):
-    """A country's definition is malformed; names the file, the place and the reason."""
+    """A country's definition is malformed; the message names the file, place and reason."""
 
 
 class Evidence(NamedTuple):
-    """What is seen of a plate beside its text; None is not known."""
+    """What is seen of a plate beside its text; None if not known."""
 
     lines: int | None = 1
     ground: tuple[float, ...] | None = None  # likelihoods of `GROUNDS`, of any scale
-    aspect: float | None = None  # width by height
-    top_band: float | None = None  # how likely one runs along the top, in (0, 1)
+    aspect: float | None = None  # width / height
+    top_band: float | None = None  # probability of a blue band along the top, in (0, 1)
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What stands on one plate, as far as it can be read."""
+    """The text of one plate, as far as it can be read."""
 
-    text: str  # "" where it is not readable
+    text: str  # "" if not readable
     score: float  # calibrated probability that the best candidate is right, in [0, 1]
-    # Neither is the score too low (see `Calibration`), nor the text too short or long for a plate.
+    # True if the score is high enough (see `Calibration`) and the length is that of a plate's text.
     readable: bool
-    format: str  # such as "ru.car", of the best candidate; "unknown" if none fits
+    format: str  # of the best candidate, such as "ru.car"; "unknown" if none fits
     characters: tuple[tuple[str, float], ...]  # of the best candidate, with their posteriors
-    candidates: tuple[tuple[str, float], ...]  # with scores, best first; the raw best path, too
+    candidates: tuple[tuple[str, float], ...]  # with scores, best first, including the best path
 
     @property
     def best(self) -> str:
@@ -82,7 +82,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Region:
-    """Where a plate was issued: its code on the plate and an English name."""
+    """The region that issued a plate: its code on the plate and an English name."""
 
     code: str
     name: str
@@ -92,31 +92,31 @@ class Region:
 class PlateFormat:
     """One kind of plate."""
 
-    name: str  # as it stands in the answer, such as "ru.car"
+    name: str  # as in answers, such as "ru.car"
     lines: int  # 1 or 2
     ground: str  # the colour behind the characters, one of `GROUNDS`
-    weight: float  # how common it is beside the commonest format, roughly, in (0, 1]
+    weight: float  # its rough frequency relative to the commonest format, in (0, 1]
     patterns: tuple[re.Pattern[str], ...]  # over the Latin text; a region code is group ``region``
-    # For each pattern and length of region code, the usual characters of each place, and itself.
+    # Per pattern and length of region code: the usual characters of each place, and the pattern.
     spellings: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]
-    rare_letters: str  # that the patterns accept, and that make a text less plausible
+    rare_letters: str  # accepted by the patterns, but they make a text less plausible
     common_letters: str  # those of I, O and Q that are issued as often as any other letter
-    # Region code to English name; a code that is not among them is less plausible. Where codes
-    # are not known there are none, or the whole country as "".
+    # Region code to English name; other codes are less plausible. Empty if codes are not known, or
+    # with the key "" for the whole country.
     regions: Mapping[str, str]
     native: Mapping[str, str]  # Latin letters to those on the plate
-    aspects: tuple[float, ...]  # width by height of its plates; none where it doesn't tell
-    top_band: bool  # whether a coloured band runs along their top
+    aspects: tuple[float, ...]  # width / height of its plates; empty if it is no evidence
+    top_band: bool  # whether a coloured band runs along the top of its plates
 
 
 @dataclass(frozen=True)
 class Match:
-    """One way to understand a text: as which format and from which region."""
+    """One interpretation of a text: its format and region."""
 
     format: PlateFormat
-    rows: tuple[str, ...]  # of the text, as it stands on the plate
+    rows: tuple[str, ...]  # the text, divided into the plate's rows
     region: Region | None
-    weight: float  # by the text alone; 1 if nothing in it is rarer or commoner than expected
+    weight: float  # by the text alone; 1 unless something in it is rarer or commoner than expected
 
     @property
     def native(self) -> str:
@@ -133,14 +133,14 @@ class Grammar:
     letters: str  # of the usual formats
     formats: tuple[PlateFormat, ...]  # in the order of the definition
     regions: Mapping[str, str]  # region code to English name
-    look_alikes: tuple[str, ...]  # groups of characters that are taken for one another
-    abroad: "Grammar | None" = None  # further countries, joined by `beside`,
-    home: "Grammar | None" = None  # and this country without them
+    look_alikes: tuple[str, ...]  # groups of characters that are mistaken for one another
+    abroad: "Grammar | None" = None  # further countries, joined by `beside`
+    home: "Grammar | None" = None  # this country without them
 
     def beside(self, others: Sequence["Grammar"], share: float) -> "Grammar":
-        """This country at home, and others with a share of its plates.
+        """Join this country, as the home country, with others, whose weights are multiplied.
 
-        They name only what home does not know: a text of home is judged as without them.
+        A text in a format of the home country is judged as if there were no others.
         """
         formats = (one for other in others for one in other.formats)
         rarer = tuple(replace(one, weight=one.weight * share) for one in formats)
@@ -149,10 +149,10 @@ class Grammar:
         return replace(self, abroad=abroad, home=self)
 
     def judge(self, text: str, evidence: Evidence | None = None) -> tuple[str, float]:
-        """Name the likeliest format of a text, rows joined, and its plausibility.
+        """Return the likeliest format of a text, rows joined, and the text's plausibility.
 
-        What contradicts the evidence gets a small weight. The format is "unknown" if none fits, or
-        if the evidence speaks against all that do.
+        Formats that contradict the evidence get a small weight. The format is "unknown" if none
+        fits, or if the evidence contradicts all that fit.
         """
         beliefs = _beliefs(self, evidence or Evidence(None))
         for grammar in filter(None, (self.home or self, self.abroad)):
@@ -165,25 +165,25 @@ class Grammar:
         return UNKNOWN, _UNKNOWN_WEIGHT * (1.0 if usual else _ODD_LAYOUT)
 
     def respellings(self, text: str) -> tuple[str, ...]:
-        """Spell a text as formats have it where only look-alikes stand in the way.
+        """Respell a text to fit formats, by replacing characters with their look-alikes.
 
-        A place decides between O and 0: "0002EX71" is "O002EX71" as a car's plate. None if
-        a character out of place resembles none that belongs there.
+        The place decides between O and 0: "0002EX71" becomes "O002EX71", a car's plate. The result
+        is empty if a misplaced character resembles none that is allowed in its place.
         """
         own = _respellings(self.home or self, text)
         return own + self.abroad.respellings(text) if self.abroad else own
 
     def reading_of(self, text: str, format_name: str) -> Match | None:
-        """Understand a text as a format of this country; None if it is none, or another's.
+        """Match a text with a format of this country; None if there is no such format or match.
 
-        The text alone does not tell: "AB123777" is a trailer of region 77 or a taxi of 777.
+        The text alone is ambiguous: "AB123777" is a trailer of region 77 or a taxi of 777.
         """
         return next((m for m in _matches(self, text) if m.format.name == format_name), None)
 
 
 @lru_cache(maxsize=64)
 def _beliefs(grammar: Grammar, evidence: Evidence) -> dict[str, float]:
-    """How far each format is believed before the text is read; 1 for home's likeliest."""
+    """Each format's weight by the evidence beside the text; 1 for the home country's likeliest."""
     lines, ground, aspect, top_band = evidence
     beliefs = {}
     for each in (*grammar.formats, *(grammar.abroad.formats if grammar.abroad else ())):
@@ -200,22 +200,22 @@ def _beliefs(grammar: Grammar, evidence: Evidence) -> dict[str, float]:
     return {name: min(belief / highest, 1.0) for name, belief in beliefs.items()}
 
 
-# Bounded: candidates of a busy gate never repeat.
+# Bounded: the camera of a busy gate always produces new candidates.
 @lru_cache(maxsize=4096)
 def _matches(grammar: Grammar, text: str) -> tuple[Match, ...]:
-    """The formats that a text follows, weighed by the text alone."""
+    """The formats that match a text, weighted by the text alone."""
     found = []
     for plate_format, patterns in _formats_of(grammar, text.translate(_TO_SHAPE)):
         fits = (pattern.fullmatch(text) for pattern in patterns)
         ways = [match.groupdict("") for match in fits if match]
-        if ways:  # One from a listed region, if there is one.
+        if ways:  # prefer one with a listed region
             groups = min(ways, key=lambda way: way.get("region", "") not in plate_format.regions)
             code = groups.get("region", "")
             name = plate_format.regions.get(code)
             weight = _UNLISTED_REGION if code and plate_format.regions and not name else 1.0
             weight *= _RARE_LETTER if set(text) & set(plate_format.rare_letters) else 1.0
             weight *= _COMMON_LETTER ** sum(map(text.count, plate_format.common_letters))
-            # Of the whole country: where its districts' codes end is not in the text.
+            # For the whole country there is no code: the text does not show where a code ends.
             code = "" if name == plate_format.regions.get("") else code
             region = Region(code, name) if name else None
             cut = len(text) - len(groups.get("second", ""))
@@ -236,7 +236,7 @@ def _respellings(grammar: Grammar, text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def _spellings_of(grammar: Grammar, length: int) -> tuple[tuple[Mapping[str, str], ...], ...]:
-    """For each layout of texts so long, how each place spells the characters it can explain."""
+    """Per layout of this length: for each place, the respellings of characters that fit there."""
     layouts = dict.fromkeys(
         places for one in grammar.formats for places, _ in one.spellings if len(places) == length
     )
@@ -245,7 +245,7 @@ def _spellings_of(grammar: Grammar, length: int) -> tuple[tuple[Mapping[str, str
 
 @lru_cache(maxsize=1024)
 def _spelling(allowed: str, grammar: Grammar) -> Mapping[str, str]:
-    """Characters to themselves where a place allows them, else to the first that resembles them."""
+    """Map characters that a place allows to themselves, others to the first allowed look-alike."""
     spelled: dict[str, str] = {}
     for group in grammar.look_alikes:
         first = next((char for char in group if char in allowed), "")
@@ -257,7 +257,7 @@ def _spelling(allowed: str, grammar: Grammar) -> Mapping[str, str]:
 def _formats_of(
     grammar: Grammar, shape: str
 ) -> tuple[tuple[PlateFormat, list[re.Pattern[str]]], ...]:
-    """The formats that have texts of a shape, and the patterns of these, each once."""
+    """The formats that have texts of a shape, each with its patterns of that shape, once each."""
 
     def has(places: tuple[str, ...]) -> bool:
         symbols = zip(shape, places, strict=False)

@@ -1,4 +1,4 @@
-"""plate_recognition: a shell around read_plates that calls the nets through BLS."""
+"""The Triton model plate_recognition: calls read_plates, with the nets called through BLS."""
 
 import json
 import locale
@@ -14,14 +14,14 @@ from plate_models.cores import choose_threads, photos_at_once
 from plate_models.pipeline import read_plates
 from plate_models.spec import TENSORS
 
-# Triton's stub knows ASCII only, whatever LANG says: Cyrillic could not be printed.
+# Triton's stub uses ASCII whatever LANG is: without this, Cyrillic could not be printed.
 locale.setlocale(locale.LC_CTYPE, "C.UTF-8")
 sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 class TritonPythonModel:
     def initialize(self, args):
-        cv2.setNumThreads(1)  # the slots are the threads
+        cv2.setNumThreads(1)  # each slot is a thread
         heap.keep_freed_memory()
         self.origin = contract.read_origin(args)
         self.config = contract.config_from(contract.version_folder(args))
@@ -49,7 +49,7 @@ class TritonPythonModel:
             plates = read_plates(photo, *call.nets(), config)
             arrays = contract.outputs_of(plates, photo, self.origin, wanted, call.timing_ms())
             return pb_utils.InferenceResponse([pb_utils.Tensor(*item) for item in arrays.items()])
-        except Exception as error:  # uncaught, it would fail the server and show its paths
+        except Exception as error:  # uncaught, it would break the server and reveal its paths
             message, code = contract.problem_of(error)
             if code == "INTERNAL":
                 pb_utils.Logger.log_error("".join(traceback.format_tb(error.__traceback__)))

@@ -19,7 +19,7 @@ class TritonPythonModel(GraphModel):
     """Serves the TorchScript ``model.pt`` on the device of the instance."""
 
     def load(self, folder: Path, args: dict[str, str], parameters: Mapping[str, str]) -> Run:
-        """Load the graph onto the instance's device: the kind alone is only a wish."""
+        """Load the graph onto the instance's device: KIND_GPU alone does not put it on a GPU."""
         device = device_of(args)
         configured = int(parameters.get("INTRA_OP_THREAD_COUNT") or "0")
         torch.set_num_threads(choose_threads(configured))
@@ -39,9 +39,9 @@ class TritonPythonModel(GraphModel):
         return torch.cat(arrays)
 
     def from_tensor(self, tensor: Any) -> Any:
-        """See Triton's memory as a tensor."""
+        """View Triton's memory as a tensor."""
         return torch.utils.dlpack.from_dlpack(tensor)
 
     def to_tensor(self, name: str, array: Any) -> Any:
-        """Hand the tensor's memory over: on a GPU it stays there."""
+        """Pass the tensor's memory to Triton without a copy: on a GPU it stays there."""
         return pb_utils.Tensor.from_dlpack(name, array.contiguous())

@@ -1,6 +1,6 @@
-"""Countries as data: one TOML file each, checked when it is loaded; refused by name if malformed.
+"""Countries as data: one TOML file each, validated when it is loaded.
 
-``ru.toml`` explains the keys, and the small language of a plate's layout: "L###LL R".
+``ru.toml`` explains the keys and the notation of a plate's layout: "L###LL R".
 """
 
 import re
@@ -45,43 +45,43 @@ class _Country(_Table):
 
 
 class FormatTable(_Table):
-    """A format as its file has it, with what it takes over from the country."""
+    """A format as in its file; `_format` adds the values that it inherits from the country."""
 
     name: str
     patterns: Annotated[list[_Text], Field(min_length=1)]
     ground: Literal["white", "yellow", "blue", "black", "red"]  # grammar.GROUNDS
     weight: Annotated[float, Field(gt=0, le=1)] = 1.0
-    letters: str = ""  # of the country where it is not given, as the region
+    letters: str = ""  # the country's if not given, as are region, sizes_mm and band
     rare_letters: str = ""
     never: list[_Text] = []
     region: list[_Text] = []
     region_listed: bool = True
     lengths: Annotated[tuple[int, int], Field(strict=False)] = (1, 99)
     native: dict[_Char, _Char] = {}
-    sizes_mm: list[_Size] = []  # of the country, as the band
+    sizes_mm: list[_Size] = []
     band: _Band = "none"
-    plate: dict[str, Any] | None = None  # for the renderer alone
+    plate: dict[str, Any] | None = None  # only for the renderer
 
 
 class Definition(_Table):
-    """A country's file."""
+    """The content of a country's file."""
 
     country: _Country
     formats: Annotated[list[FormatTable], Field(min_length=1)]
     regions: dict[str, str] = {}
-    plate: dict[str, Any] = {}  # for the renderer alone
+    plate: dict[str, Any] = {}  # only for the renderer
 
 
 def without_plates(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """A country's tables as they are in its file, but for those that change no reading."""
+    """The tables of a country's file without those that don't affect readings."""
     kept = {key: table for key, table in tables.items() if key != "plate"}
     return {key: [*map(without_plates, v)] if key == "formats" else v for key, v in kept.items()}
 
 
 def read_country(path: Path) -> tuple[Definition, Grammar]:
-    """Load a country's tables and the grammar that is made of them.
+    """Load a country's tables, and make its grammar of them.
 
-    A FormatError names the file, the format and the reason.
+    Raises FormatError, whose message names the file, the format and the reason.
     """
     try:
         definition = Definition.model_validate(tomllib.loads(path.read_text(encoding="utf-8-sig")))
@@ -96,7 +96,7 @@ def read_country(path: Path) -> tuple[Definition, Grammar]:
 
 def _grammar_of(definition: Definition, name: str) -> Grammar:
     country = definition.country
-    # From a plate's format the gateway derives the country, and from that the file.
+    # The gateway derives the country from the name of a plate's format, and the file from that.
     if country.name != name:
         raise FormatError(f"country.name must be the file's, {name!r}, not {country.name!r}")
     if len(set(country.alphabet)) != len(country.alphabet):
@@ -121,7 +121,7 @@ def _grammar_of(definition: Definition, name: str) -> Grammar:
 
 
 def _check_letters(place: str, table: _Country | FormatTable, alphabet: str) -> None:
-    """Refuse letters, region codes and native spellings outside of the alphabet."""
+    """Raise FormatError if letters, region codes or native spellings are not in the alphabet."""
     used = {
         "letters": table.letters,
         "region": re.sub("[#L]", "", "".join(table.region)),
@@ -158,7 +158,7 @@ def fits(region: str, code: str) -> bool:
 
 
 def _spelled(region: str, digits: str, letters: str) -> str:
-    """A pattern of region codes as a regular expression."""
+    """Convert a pattern of region codes to a regular expression."""
     classes = {"#": f"[{digits}]", "L": f"[{letters}]"}
     return "".join(classes.get(char, re.escape(char)) for char in region)
 
@@ -192,12 +192,12 @@ def _format(table: FormatTable, country: _Country, regions: Mapping[str, str]) -
 
 @dataclass(frozen=True)
 class _Pattern:
-    """A pattern, compiled."""
+    """A compiled pattern."""
 
     lines: int  # rows, 1 or 2
-    expression: re.Pattern[str]  # with a group "region" if it has an R
-    runs: set[int]  # how many digits stand in a row, outside the region code
-    places: list[tuple[str, ...]]  # for each spelling of R, the usual characters of each place
+    expression: re.Pattern[str]  # with a group "region" if the pattern has an R
+    runs: set[int]  # lengths of its runs of digits, outside the region code
+    places: list[tuple[str, ...]]  # for each pattern of R, the usual characters of each place
 
 
 def _compile(pattern: str, table: FormatTable, alphabet: str) -> _Pattern:
@@ -242,7 +242,7 @@ def _compile(pattern: str, table: FormatTable, alphabet: str) -> _Pattern:
 
 
 def symbols_of(pattern: str, alphabet: str) -> list[str]:
-    """The symbols of a pattern; a literal character c is "'c"."""
+    """Split a pattern into symbols; the symbol of a literal character c is "'c"."""
     symbols: list[str] = []
     end = 0
     while end < len(pattern):
@@ -260,7 +260,7 @@ def symbols_of(pattern: str, alphabet: str) -> list[str]:
 def _check_together(
     patterns: list[_Pattern], table: FormatTable, alphabet: str, codes: Mapping[str, str]
 ) -> None:
-    """Refuse patterns of several kinds, and serials and codes that no plate can ever have."""
+    """Raise FormatError if numbers of rows differ, or if a serial or code fits no pattern."""
     if len({pattern.lines for pattern in patterns}) > 1:
         raise FormatError("patterns with different numbers of rows")
     runs = set[int]().union(*(pattern.runs for pattern in patterns))
