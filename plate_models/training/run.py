@@ -60,8 +60,7 @@ class Run(Generic[Batch]):
     """A net in training: optimizer, averaged weights, and a checkpoint to resume from.
 
     The learning rate follows the clock, not a step count: a training ends on time on any machine.
-
-    Raises WeightsError: The folder's checkpoint is damaged or of another net.
+    Raises WeightsError if the folder's checkpoint is damaged or of another net.
     """
 
     def __init__(

@@ -86,10 +86,10 @@ class Drive:
         """The vehicle at a time; None before and after the pass."""
         if not self.times[0] <= time < self.times[-1]:
             return None
-        its = self.vehicle
-        origin = its.face.origin + self.way * np.interp(time, self.times, self.places)
-        face, plate = (replace(frame, origin=origin) for frame in (its.face, its.plate))
-        return replace(its, face=face, plate=plate, px_per_mm=camera.focal / float(origin[2]))
+        vehicle = self.vehicle
+        origin = vehicle.face.origin + self.way * np.interp(time, self.times, self.places)
+        face, plate = (replace(frame, origin=origin) for frame in (vehicle.face, vehicle.plate))
+        return replace(vehicle, face=face, plate=plate, px_per_mm=camera.focal / float(origin[2]))
 
     def middle(self, time: float, camera: Camera) -> Floats:
         """(2,) the plate's middle in pixels of the image."""

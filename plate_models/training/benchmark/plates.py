@@ -64,13 +64,13 @@ def sample_design(kind: str, rng: Generator, text: str = "") -> Design:
 
     Raises ValueError: There is no such kind.
     """
-    its, text = kinds.kind_named(kind), text or kinds.sample_text(rng, kind)
-    if its.table.sizes_mm:
-        width, height = size = pick(its.table.sizes_mm, rng)
+    look, text = kinds.kind_named(kind), text or kinds.sample_text(rng, kind)
+    if look.table.sizes_mm:
+        width, height = size = pick(look.table.sizes_mm, rng)
         screws = (0.25 * width, 9.0), (0.75 * width, 9.0), (0.25 * width, height - 9)
-        return Design(text, its, size, _places(its, height)[2], screws)
-    layout = loosen(pick(its.layouts_of(text), rng), its, rng)
-    return Design(text, its, layout.size_mm, layout.region.digit_height, layout.screws, layout)
+        return Design(text, look, size, _places(look, height)[2], screws)
+    layout = loosen(pick(look.layouts_of(text), rng), look, rng)
+    return Design(text, look, layout.size_mm, layout.region.digit_height, layout.screws, layout)
 
 
 def _places(kind: PlateKind, height_mm: float) -> tuple[float, float, float]:

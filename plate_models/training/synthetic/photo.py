@@ -15,10 +15,7 @@ from plate_models.training.tables import Range, log_uniform, pick, tables_of
 
 @dataclass(frozen=True)
 class PhotoStyle:
-    """The distribution of photos' properties.
-
-    Shares are those of the photos that have the property. Lengths are in pixels of the scene.
-    """
+    """The distribution of photos' properties; lengths are in pixels of the scene."""
 
     dark_share: float = 0.3  # night and dusk
     dark_gain: Range = (0.2, 0.55)  # exposure, as a factor

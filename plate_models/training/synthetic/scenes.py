@@ -1,7 +1,6 @@
 """Paints plates into real photos, in place of the photos' own plates, and clutter beside them.
 
-Clutter is anything a detector confuses with plates: signs, lettering, cameras' clocks, windows,
-vents.
+Clutter looks like plates to a detector: signs, lettering, cameras' clocks, windows, vents.
 """
 
 import re
