@@ -115,7 +115,7 @@ def calibrate(
     _draw(calibration, measured, folder)
     table = pd.DataFrame({"as read": as_read, "calibrated": calibrated})
     return [
-        "Measured on crops that were not fitted to:",
+        "Measured on crops that were not used for the fit:",
         table.to_string(na_rep="", float_format="%g"),
         "",
         f"readable from {calibration.readable_from:.4f}, "
@@ -215,7 +215,7 @@ def apply_all(calibration: Calibration, raw: Floats) -> Floats:
 def with_thresholds(
     calibration: Calibration, fit: pd.DataFrame, most_wrong: float, most_wrong_elsewhere: float
 ) -> Calibration:
-    """Set the lowest thresholds with accepted shares of wrong eligible texts; 1 if there is none.
+    """Set the lowest thresholds that keep to the accepted shares of wrong texts; 1 if none does.
 
     One threshold is for formats of the home country, one for all other texts, if there are enough
     of them for an estimate.

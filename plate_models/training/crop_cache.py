@@ -62,7 +62,7 @@ class CropCache:
 
     @contextmanager
     def rendering(self, crops: int, workers: int) -> Iterator[Callable[[], object]]:
-        """Render the blocks that are missing for so many crops, in other processes.
+        """Render those blocks of the first ``crops`` crops that are missing, in other processes.
 
         A context manager with a progress bar. It waits for at least one block before its body runs,
         and at exit for the blocks in progress; it cancels the others. The body gets a function that

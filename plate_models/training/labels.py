@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from plate_models.images import ImageError, decode
 from plate_models.images.files import SUFFIXES
 
-# So many consecutive frames of a dashcam clip go to the same side of the split.
+# Number of consecutive frames of a dashcam clip that go to the same side of the split.
 _RUN_LENGTH = 8
 _CLIP = re.compile(r"(?P<clip>ro_\w+)\.mp4_t_(?P<second>\d+)\.\w+$")
 _ORIENTATION = ExifTags.Base.Orientation
@@ -93,7 +93,7 @@ def load_labels(folder: Path) -> list[LabelledPhoto]:
                 if plate.box in (other.box for other in plates[image]):
                     raise ValueError(f"{name} has that box already")
                 plates[image].append(plate)
-        except (KeyError, TypeError, ValueError, csv.Error) as error:  # not UTF-8, too
+        except (KeyError, TypeError, ValueError, csv.Error) as error:  # ValueError if not UTF-8
             reason = f"no column {error}" if isinstance(error, KeyError) else error
             raise LabelError(f"{path}, line {reader.line_num}: {reason}") from error
     return [LabelledPhoto(image, tuple(found)) for image, found in sorted(plates.items())]
@@ -111,7 +111,7 @@ def _plate(row: dict[str, str], image: Path) -> LabelledPlate:
     if legible not in ("0", "1") or (legible == "1" and not text):
         raise ValueError(f"legible: expected 0, or 1 where there is a text, got {legible!r}")
     if not image.is_file():
-        raise FileNotFoundError(f"{image} is labelled, but not there")
+        raise FileNotFoundError(f"{image} is labelled, but missing")
     return LabelledPlate(
         _upright((x0, y0, x1, y1), image),
         text,

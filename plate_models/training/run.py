@@ -208,7 +208,7 @@ class Run(Generic[Batch]):
         about = {"samples_seen": self.samples, "minutes": round(self.elapsed_s / 60, 1), **summary}
         files = []
         for name, net in nets.items():
-            about["started_from"] = None  # random values
+            about["started_from"] = None  # random initial values
             if start_from and (first := start_from / f"{name}.safetensors").exists():
                 about["started_from"] = f"sha256:{sha256_of(first)}"
             files.append(weights.save(net, name, about, folder))

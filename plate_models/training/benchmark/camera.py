@@ -54,7 +54,7 @@ class Frame:
         return apply_homography(self.homography(camera), corners)
 
     def is_whole(self, camera: Camera, size_mm: tuple[float, float], rim_px: float = 0) -> bool:
-        """Whether a plate centred on the origin is in the image, at least so far from its edge."""
+        """Whether a plate on the origin is in the image, at least ``rim_px`` from the edges."""
         quad = self.quad(camera, size_mm)
         return bool((quad > rim_px).all() and (quad < np.array(camera.size_wh) - rim_px).all())
 

@@ -44,8 +44,7 @@ class Light:
     sun: Floats  # (3,) unit vector towards the directed light, in camera space
     direct: Floats  # (3,) RGB of the directed light
     ambient: Floats  # (3,) RGB of the ambient light
-    # Retroreflection: a plate's sheet is so many times brighter than paint of its colour.
-    returned: float = 1.0
+    returned: float = 1.0  # retroreflection: a plate's brightness, relative to paint of its colour
     far: float = 1.0  # share of the directed light that reaches the background
     shadow: bool = False  # whether something casts a shadow on the vehicle
     dark: bool = False  # at night: few electrons, a strong colour cast

@@ -63,7 +63,7 @@ def compare(first: Report, second: Report) -> list[str]:
     if not table and not notes:
         return ["nothing changed"] if shared else []
     frame = pd.DataFrame.from_dict(table, orient="index").to_string(float_format="%.3f")
-    heading = "What changed: end to end, (held back), [from the labelled box]"
+    heading = "Changes: text end to end, (candidate if unreadable), [candidate in labelled box]"
     return [*frame.splitlines(), *(["", heading, *changed] if changed else ()), "", *notes]
 
 

@@ -252,8 +252,8 @@ def table(boards: Mapping[str, Scoreboard]) -> list[str]:
     boxes = frame.filter(_BOXES)
     texts = frame.drop(columns=boxes)
     sections = {
-        "Detector, at the shipped threshold: what is found, and boxes where no plate is": boxes,
-        "End to end: the readable text is right, or at least no wrong one is given": texts,
+        "Detector, at the shipped threshold: plates found, and boxes without a plate": boxes,
+        "End to end: plates with the right readable text, and without a wrong one": texts,
     }
     lines = []
     for heading, section in sections.items():
@@ -262,6 +262,6 @@ def table(boards: Mapping[str, Scoreboard]) -> list[str]:
         lines += [heading, "", *body.splitlines(), ""]
     return [
         *lines,
-        "After each count stands the 95 % interval of its rate in per cent. Where not every plate",
-        "is labelled, other boxes may be plates: no precision is given.",
+        "Each count is followed by the 95 % interval of its rate in per cent. Sets without labels",
+        "of all plates have no precision, because other boxes may be plates.",
     ]

@@ -237,12 +237,12 @@ def kinds_of(country: str) -> Mapping[str, PlateKind]:
         if strange := set(looks.busy_regions) - set(grammar.regions.values()):
             raise FormatError(f"{place}.busy_regions: {sorted(strange)} are not in [regions]")
         if not looks.layouts + looks.typefaces and (own := set(grammar.alphabet) - _LATIN):
-            raise FormatError(f"{place}: {sorted(own)} need 'layouts', or 'typefaces' of them")
+            raise FormatError(f"{place}: {sorted(own)} need 'layouts', or 'typefaces' with them")
         drawn = {one.characters for one in looks.layouts}
         if drawn and (lengths := {len(places) for places, _ in plate_format.spellings} - drawn):
             raise FormatError(f"{place}: no layout has {sorted(lengths)} characters")
         if looks.layouts and (missing := set(grammar.alphabet + looks.sign) - set(outlines)):
-            raise FormatError(f"{path}: plate.outlines: there are none of {sorted(missing)}")
+            raise FormatError(f"{path}: plate.outlines: no outlines of {sorted(missing)}")
         found[table.name] = PlateKind(
             **vars(looks), format=plate_format, table=table, country=grammar, outlines=outlines
         )

@@ -253,7 +253,7 @@ def _store(image: Image, rng: Generator, style: PhotoStyle) -> Image:
 
 
 def _frames(image: Image, rng: Generator) -> list[Image]:
-    """Frames of a moving, growing scene; in the last it fills the upper left corner."""
+    """Frames of a scene that moves and changes size; the last has it in the top left corner."""
     height, width = image.shape[:2]
     blocks = -(-np.maximum((width, height), _LEAST_WH) // _MACROBLOCK)
     frame_wh = (blocks * _MACROBLOCK).tolist()
