@@ -75,6 +75,7 @@ class CropSample:
 
     @property
     def text(self) -> str:
+        """The whole text."""
         return "".join(self.rows)
 
 

@@ -71,6 +71,7 @@ class Stroke(Strict):
 
     @property
     def points(self) -> list[Point]:
+        """Points along the path."""
         points: list[Point] = []
         for part in self.path:
             if len(part) == 2:
