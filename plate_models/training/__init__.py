@@ -1,1 +1,1 @@
-"""How the weights are made: data, losses, loops."""
+"""Training and measurement of weights: data, losses, loops, evaluation, calibration, import."""

@@ -1,15 +1,14 @@
-"""Fits what `score` means to crops whose text is known, and measures it on others.
+"""Fits `score` to the accuracy on rendered crops of known text, and measures it on other crops.
 
-Crops are rendered as a gate or a dashcam sees plates, and what is taken for them. A person can
-read the plates: how small, how blurred and how dirty they may be is bounded beforehand. None is
-chosen or dropped by whether the recognizer reads it; clutter counts, as wrong, where a text is
-seen. They are read by the pipeline that serves photos: a plate whose lines of text are in doubt is
-read both ways there, and the surer reading is taken.
+The crops show plates as a gate camera or a dashcam sees them, and clutter. A person can read the
+plates: their size, blur and dirt are bounded in advance. The selection of crops doesn't depend on
+the recognizer; clutter in which it reads a text counts as wrong. The pipeline of serving reads the
+crops: it reads a plate with an uncertain number of lines both ways, and takes the surer reading.
 
 A reading is a row of a table. Columns: kind (name of the plate's format), width_px (of the plate
-in its photo), text (what stands on it), read (the best candidate, readable or not), home (whether
-its format is of the home country), eligible (whether it is readable but for the threshold), raw
-(the score before calibration, in [0, 1]), right (whether the whole text is).
+in its photo), text (on the plate), read (the best candidate, readable or not), home (whether the
+candidate's format is of the home country), eligible (whether the candidate is readable, apart from
+the threshold), raw (the score before calibration, in [0, 1]), right (whether the whole text is).
 `plate_models.recognition.calibration` applies the result.
 """
 
@@ -45,14 +44,14 @@ from plate_models.weights import measured_with
 
 _COLUMNS = ("kind", "width_px", "text", "read", "home", "eligible", "raw", "right")
 _BLOCK = 100
-# No text that scores less is readable, however few were wrong.
+# Lower limit of the thresholds, even if no text with a lower score is wrong.
 _LEAST_SCORE = 0.5
-# Russian plates are half of the crops: their shares add up to 1.
+# Half of the crops are Russian plates, as their shares add up to 1.
 _KINDS = (*CALIBRATION_SHARES, (LATIN, 0.8), (CLUTTER, 0.2))
-# Least height of a plate's smallest characters, which bounds its width: 56 px for a car's. Plates
-# of any country have characters of this share of their width, or higher ones.
+# Least height of a plate's smallest characters, which bounds its width: 56 px for a car's. The
+# characters of `LATIN` plates have at least this share of the plate's width.
 _CHARACTER_PX, _LATIN_CHARACTER = 6.25, 0.13
-# Plates are wider by a log-normal factor, drawn again outside 1 to the largest.
+# A plate is wider than that by a log-normal factor, drawn again unless between 1 and the largest.
 _MEDIAN_SIZE, _SIZE_SPREAD, _LARGEST = 2.6, 0.42, 10.0
 _STYLE = CropStyle(
     steep_share=0.2,
@@ -72,19 +71,19 @@ def calibrate(
     most_wrong_elsewhere: float,
     seed: int,
 ) -> list[str]:
-    """Fit a calibration to one set of crops and measure it on another; report for a terminal.
+    """Fit a calibration to one set of crops and measure it on another; returns lines of a report.
 
-    ``calibration.json``, readings and curves go to the folder, which exists; each set has so
-    many crops. The shares are those of wrong texts that are accepted among the readable ones of
-    home's formats, and of all others. A WeightsError or ExportError: they can't be used; a
-    FormatError: no plate of home is rendered.
+    Writes ``calibration.json``, readings and curves into an existing folder. Each set has ``crops``
+    crops. ``most_wrong`` is the accepted share of wrong texts among the readable texts of the home
+    country's formats, ``most_wrong_elsewhere`` among the others. Raises WeightsError or ExportError
+    if the weights can't be used, FormatError if no plate of the home country can be rendered.
     """
     sizes = [min(_BLOCK, crops - start) for start in range(0, crops, _BLOCK)]
-    # Numbered, so that a crop does not depend on the number of processes; no seed of a training
-    # uses spawn keys.
+    # Blocks have numbers, so that crops don't depend on the number of processes. Trainings' seeds
+    # have no spawn keys, so their crops differ from these.
     blocks = [(part, place, size) for part in range(2) for place, size in enumerate(sizes)]
     with tempfile.TemporaryDirectory(prefix="plates-") as temporary:
-        # Exported without the calibration at hand: it may be another recognizer's.
+        # Exported without the existing calibration, which may be another recognizer's.
         bare, repository = (Path(temporary, name) for name in ("weights", "repository"))
         shutil.copytree(weights, bare, ignore=shutil.ignore_patterns(CALIBRATION))
         write_manifest(bare)
@@ -116,7 +115,7 @@ def calibrate(
     _draw(calibration, measured, folder)
     table = pd.DataFrame({"as read": as_read, "calibrated": calibrated})
     return [
-        "Measured on crops that were not fitted to:",
+        "Measured on crops that were not used for the fit:",
         table.to_string(na_rep="", float_format="%g"),
         "",
         f"readable from {calibration.readable_from:.4f}, "
@@ -124,12 +123,12 @@ def calibrate(
     ]
 
 
-# Once in a process: loading the nets for every block would take longer than reading it.
+# Once per process: loading the nets for each block would take longer than reading the block.
 _load = cache(load_exported)
 
 
 def _read_block(block: tuple[int, int, int], repository: Path, seed: int) -> pd.DataFrame:
-    """Render and read crops: the number of their set, of their block, and how many."""
+    """Render and read a block of crops: (number of the set, number of the block, crops)."""
     *key, size = block
     nets = _load(repository)
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
@@ -148,7 +147,7 @@ def _read_block(block: tuple[int, int, int], repository: Path, seed: int) -> pd.
 
 
 def render_known(rng: np.random.Generator, kind: str) -> tuple[CropSample, float]:
-    """Render a plate that a person can read, or clutter so large; returns its width in px, too."""
+    """Render a legible plate, or clutter of such a size; returns the width in pixels, too."""
     free = kind in (LATIN, CLUTTER)
     share = _LATIN_CHARACTER if free else kind_named(kind).smallest_character
     size = 0.0
@@ -160,14 +159,14 @@ def render_known(rng: np.random.Generator, kind: str) -> tuple[CropSample, float
 
 
 def read_crop(crop: CropSample, nets: Nets) -> Reading:
-    """Read a crop as photos are read that are served, but without a calibration."""
+    """Read a crop with the pipeline of serving, but without a calibration."""
     specs = nets.config.specs
     canvas_hw, crop_hw = np.array(specs.detector.canvases_hw[0]), np.array(specs.rectifier.crop_hw)
-    # The pipeline may look wider than the crop: its edge is repeated up to the detector's canvas.
+    # The pipeline may crop a wider region, so the edge pixels are repeated up to the canvas size.
     before = (canvas_hw - crop_hw) // 2
     around = [*zip(before, canvas_hw - crop_hw - before, strict=True), (0, 0)]
     photo = np.pad(crop.image, around, mode="edge")
-    # In place of the detector: it finds what is known to be there.
+    # A stand-in for the detector finds the known plate.
     lines = len(crop.rows)
     half = crop_hw / (1 + np.array(specs.rectifier.margin_hw(lines))) / 2
     middle = before + crop_hw / 2
@@ -176,17 +175,17 @@ def read_crop(crop: CropSample, nets: Nets) -> Reading:
     found[0, 0] = *box, 0.9, lines - 1
     every = Calibration(readable_from=0.0, elsewhere_readable_from=0.0)
     config = replace(PipelineConfig.of(specs, every), square_pixels=False)
-    finds = iter((found, np.zeros_like(found)))  # nothing where the photo is smaller
+    finds = iter((found, np.zeros_like(found)))  # nothing in a second run, on a smaller photo
     (plate,) = read_plates(photo, lambda _: next(finds), nets.rectify, nets.recognize, config)
     return plate.reading
 
 
 def isotonic(raw: Floats, right: NDArray[np.bool_]) -> Calibration:
-    """Find the monotone map next to what came true (Zadrozny and Elkan 2002).
+    """Fit a monotone map from scores to accuracy (isotonic regression, Zadrozny and Elkan 2002).
 
-    A step of it holds for all of its readings, so its knot stands at their mean logit; between
-    knots the map rises, because a higher score should stay a higher score. A step of k right out
-    of n counts as (k + 1/2) / (n + 1): even where all are right, the next one may be wrong.
+    Each step of the regression becomes a knot at the mean logit of its readings; between knots the
+    map rises, so that a higher raw score stays higher. A step with k of n right counts as (k + 1/2)
+    / (n + 1): even if all n are right, the next one may be wrong.
     """
     logits = np.array([logit(score) for score in np.asarray(raw).tolist()])
     places, group = np.unique(logits, return_inverse=True)
@@ -199,11 +198,11 @@ def isotonic(raw: Floats, right: NDArray[np.bool_]) -> Calibration:
     for first, end in pairwise(ends):
         count, true = mass[first:end].sum(), hits[first:end].sum()
         place = float(np.average(places[first:end], weights=mass[first:end]))
-        # Counting a half more moves small steps more than large ones: keep them in order.
+        # The added half moves small steps more than large ones: keep the knots monotone.
         highest = max(highest, logit(float((true + 0.5) / (count + 1))))
         knots.append((min(max(place, -LOGIT_LIMIT), LOGIT_LIMIT), highest))
     if len(knots) == 1:
-        # All alike: right or wrong does not depend on the score.
+        # A single step: the accuracy doesn't depend on the score.
         knots = [(float(places[0]), highest), (float(places[-1]), highest)]
     return Calibration(tuple(knots))
 
@@ -216,9 +215,10 @@ def apply_all(calibration: Calibration, raw: Floats) -> Floats:
 def with_thresholds(
     calibration: Calibration, fit: pd.DataFrame, most_wrong: float, most_wrong_elsewhere: float
 ) -> Calibration:
-    """Set the lowest scores from which on so few eligible texts are wrong; 1 where there is none.
+    """Set the lowest thresholds that keep to the accepted shares of wrong texts; 1 if none does.
 
-    One for the home country's formats, and one for all else if there is enough of it to tell.
+    One threshold is for formats of the home country, one for all other texts, if there are enough
+    of them for an estimate.
     """
     able = fit[fit.eligible.astype(bool)]
     home, elsewhere = able[able.home.astype(bool)], able[~able.home.astype(bool)]
@@ -230,7 +230,7 @@ def with_thresholds(
 
 
 def _threshold(calibration: Calibration, able: pd.DataFrame, most_wrong: float) -> float:
-    # Of equal scores, which no threshold separates, all count.
+    # No threshold separates equal scores, so they count together.
     risks = pd.DataFrame({"score": apply_all(calibration, able.raw), "wrong": ~able.right})
     sums = risks.groupby("score")["wrong"].agg(["sum", "count"])[::-1].cumsum()
     few = sums["sum"] <= most_wrong * sums["count"]
@@ -238,9 +238,10 @@ def _threshold(calibration: Calibration, able: pd.DataFrame, most_wrong: float) 
 
 
 def describe(readings: pd.DataFrame, calibration: Calibration) -> dict[str, float]:
-    """How good calibrated scores are as probabilities, rounded to what the samples bear.
+    """Measure calibrated scores as probabilities.
 
-    The calibration error ("ece") is a mean over 15 bins of equal mass (Naeini et al. 2015).
+    The expected calibration error ("ece") is a mean over 15 bins of equal size (Naeini et al.
+    2015).
     """
     scores = apply_all(calibration, readings.raw)
     order = np.argsort(scores, kind="stable")
@@ -267,7 +268,7 @@ def _count_readable(readings: pd.DataFrame, calibration: Calibration) -> dict[st
 
 
 def _draw(calibration: Calibration, measured: pd.DataFrame, folder: Path) -> None:
-    """Draw what was claimed against what came true, and risk against coverage."""
+    """Plot a reliability diagram, and risk against coverage."""
     from matplotlib.figure import Figure
 
     figures = {name: Figure(figsize=(8, 5)) for name in ("reliability", "risk_coverage")}

@@ -1,9 +1,9 @@
-"""The tensors of a checkpoint: a torch archive or a safetensors file. Nothing that it names is run.
+"""Reads a checkpoint's tensors, from a torch archive or a safetensors file, without running code.
 
-Published checkpoints hold whole modules, of classes that are not installed here, and
-`torch.load(weights_only=True)` refuses every class that it doesn't know. So each unknown name is
-given an empty module in its place. What a file can still take is time and memory: sixty nested
-tuples as a key are hashed for ever. `within_limits` bounds both.
+Published checkpoints hold whole modules, whose classes are not installed here, and
+`torch.load(weights_only=True)` refuses every unknown class. So an inert module takes the place of
+each unknown name. A hostile file can still use up time and memory: hashing a key of sixty nested
+tuples never ends. `within_limits` bounds both.
 """
 
 import multiprocessing
@@ -25,12 +25,12 @@ from plate_models.release import WeightsError
 
 # YOLOv5x with its optimizer takes some 2 GiB and 5 s.
 _MAX_MEMORY_BYTES, _MAX_CPU_S = 4 << 30, 60
-# Calls found in published checkpoints that describe no tensor: nothing is made of them.
+# Calls in published checkpoints that are ignored, because they describe no tensor.
 _INERT_CALLS = re.compile(
     r"datetime\.datetime|numpy\.dtype|numpy\._?core\.multiarray\.(_reconstruct|scalar)"
     r"|pathlib\.(_local\.)?(Posix|Windows)Path"
 )
-# Where trainings put the net; YOLOv5's average, if there is one, is what it validates.
+# Keys under which trainings save the net; YOLOv5 validates its average, "ema", if there is one.
 _KEYS = ("ema", "model", "state_dict")
 
 State = dict[str, Tensor]
@@ -38,17 +38,17 @@ Result = TypeVar("Result")
 
 
 class CheckpointError(WeightsError):
-    """A checkpoint is damaged, hostile, or not of a net that can be imported."""
+    """A checkpoint is damaged, hostile, or holds no net that can be imported."""
 
 
 def within_limits(
     function: Callable[..., Result], *arguments: Any, cpu_s: int = _MAX_CPU_S
 ) -> Result:
-    """Call a function of a module in a process of its own, of bounded memory and CPU time.
+    """Call a module-level function in a separate process with bounded memory and CPU time.
 
     Raises:
-        CheckpointError: It took more, or crashed; the message names the files among the
-            arguments. The function's own errors pass.
+        CheckpointError: The process exceeded a limit or crashed; the message names the files among
+            the arguments. The function's own errors are raised unchanged.
     """
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, spawn, initializer=_set_limits, initargs=(cpu_s,)) as pool:
@@ -62,7 +62,7 @@ def within_limits(
 
 
 def _set_limits(cpu_s: int) -> None:
-    # Beside what the libraries take that are loaded by now.
+    # In addition to the memory of the libraries that are already loaded.
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     memory = pages * resource.getpagesize() + _MAX_MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
@@ -71,12 +71,12 @@ def _set_limits(cpu_s: int) -> None:
 
 
 def read_state(path: Path) -> State:
-    """Read a net's tensors without running anything the file says.
+    """Read a net's tensors without running code from the file.
 
-    It is a torch archive (torch 1.6 or newer) with a state dict, a module, or a dictionary with one
-    of them under "ema", "model" or "state_dict"; or a safetensors file. One that is not trusted is
-    read `within_limits`. Returns tensors by name, on the CPU, contiguous, float32 if floating. A
-    CheckpointError names a file that is missing, damaged, hostile or holds no net.
+    The file is a torch archive (torch 1.6 or newer) with a state dict, a module, or a dictionary
+    with either under "ema", "model" or "state_dict"; or a safetensors file. Read untrusted files
+    `within_limits`. Returns tensors by name, on the CPU, contiguous, float32 if floating. Raises
+    CheckpointError if the file is missing, damaged, hostile or holds no net.
     """
     try:
         with path.open("rb") as file:
@@ -90,7 +90,7 @@ def read_state(path: Path) -> State:
                 "neither a safetensors file nor a torch archive. If torch before 1.6 wrote it and "
                 "you trust it, load it and save its state dict again with a newer torch"
             )
-        # Before anything is copied: a thousand names for one storage would fill any memory.
+        # Check before copying: a thousand names for one storage would exhaust the memory.
         claimed, stored = sum(value.nbytes for value in state.values()), path.stat().st_size
         if claimed > stored:
             raise CheckpointError(f"its tensors claim {claimed} bytes, it has {stored}")
@@ -98,21 +98,21 @@ def read_state(path: Path) -> State:
         return {k: v.clone(memory_format=torch.contiguous_format) for k, v in floats.items()}
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
-    except Exception as error:  # Damaged bytes lead to all kinds.
-        # What torch wraps says what is wrong; its own message, how to run the file's code.
+    except Exception as error:  # damaged bytes raise all kinds of errors
+        # The error that torch wraps names the cause; torch's own tells how to run the file's code.
         cause = error.__context__ or error
         text = f"{path}: can't be read: {type(cause).__name__}: {cause!s:.200}"
         raise CheckpointError(text) from error
 
 
 class _Inert(nn.Module):
-    """Takes the place of an unknown class or function, whose name its own class bears.
+    """Replaces an unknown class or function; a subclass bears its name.
 
-    Modules are pickled as their attributes, so that it names its tensors as the lost one did.
+    A pickled module consists of its attributes, so the replacement's state dict has the same names.
     """
 
     def __new__(cls, *arguments: Any) -> "_Inert":
-        """Modules are made without arguments; with some, it is a call."""
+        """Unpickling creates modules without arguments; with arguments, it calls a function."""
         if arguments and not _INERT_CALLS.fullmatch(cls.__name__):
             raise CheckpointError(
                 f"its pickle calls {cls.__name__}: refused, and nothing was run. If you trust the "
@@ -130,7 +130,7 @@ class _Inert(nn.Module):
 
 def _load_archive(path: Path) -> Any:
     with zipfile.ZipFile(path) as archive:
-        # Torch does not compare the checksums.
+        # Torch doesn't verify the checksums.
         if damaged := archive.testzip():
             raise CheckpointError(f"{damaged}: its checksum (CRC-32) is wrong")
     unknown = torch.serialization.get_unsafe_globals_in_checkpoint(path)
@@ -140,7 +140,7 @@ def _load_archive(path: Path) -> Any:
 
 
 def _state_of(root: Any) -> State:
-    """Find the net in what was saved; its tensors by the names of its state dict."""
+    """Find the net in a checkpoint's root object; returns its state dict."""
     kept = [root.get(key) for key in _KEYS] if isinstance(root, dict) else []
     found = next((one for one in kept if isinstance(one, _Inert | dict) and one), root)
     state = found.state_dict() if isinstance(found, _Inert) else found

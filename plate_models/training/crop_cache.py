@@ -1,4 +1,4 @@
-"""Rendered crops on disk: rendered once by several processes, read many times."""
+"""A cache of rendered crops on disk: several processes render them, trainings read them."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -18,12 +18,12 @@ from plate_models.training.worker_pool import start_pool
 
 
 class CropBatch(NamedTuple):
-    """Rendered crops with what is written on them."""
+    """Crops with their labels."""
 
     images: NDArray[np.uint8]  # (N, H, W, 3) uint8 RGB crops
     quads: NDArray[np.float32]  # (N, 4, 2) float32 corners TL, TR, BR, BL in crop pixels
-    # (N, 2, L) int64 classes of each row, -1 after a row's end; the second row of a one-line plate
-    # is empty.
+    # (N, 2, L) int64 classes of each line of text, padded with -1; the second line of a one-line
+    # plate is empty.
     labels: NDArray[np.int64]
 
     @property
@@ -32,19 +32,19 @@ class CropBatch(NamedTuple):
         return 1 + (self.labels[:, 1, 0] >= 0).astype(np.int64)
 
     def part(self, rows: slice | list[int] | NDArray[np.int64]) -> "CropBatch":
-        """Some of the crops."""
+        """The crops at these indices."""
         return CropBatch(self.images[rows], self.quads[rows], self.labels[rows])
 
     @staticmethod
     def of(parts: "Sequence[CropBatch]") -> "CropBatch":
-        """All crops of several batches."""
+        """Concatenate batches."""
         return CropBatch(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 class CropCache:
-    """A folder of blocks of rendered crops; block k is made from seed + k alone.
+    """A folder of blocks of rendered crops; block k depends on seed + k alone.
 
-    Raises ValueError: The folder holds crops of other settings.
+    Raises SpecError: The folder holds crops of other settings.
     """
 
     def __init__(self, folder: Path, seed: int, block: int = 500) -> None:
@@ -62,10 +62,11 @@ class CropCache:
 
     @contextmanager
     def rendering(self, crops: int, workers: int) -> Iterator[Callable[[], object]]:
-        """Render what is missing for so many crops in other processes, with a progress bar.
+        """Render those blocks of the first ``crops`` crops that are missing, in other processes.
 
-        The body begins with one block at least; leaving it lets only blocks in work end. It gets a
-        function that raises what went wrong so far: a full disk, a plate that can't be drawn.
+        A context manager with a progress bar. It waits for at least one block before its body runs,
+        and at exit for the blocks in progress; it cancels the others. The body gets a function that
+        raises the error of a failed block, such as a full disk or a plate that can't be drawn.
         """
         paths = [self.folder / f"{block:06d}" for block in range(-(-crops // self.block))]
         missing = [(block, path) for block, path in enumerate(paths) if not path.is_dir()]
@@ -91,10 +92,10 @@ class CropCache:
                 pool.shutdown(cancel_futures=True)
 
     def draw(self, rng: np.random.Generator, count: int) -> CropBatch:
-        """Take random crops of all blocks that are rendered by now."""
+        """Draw random crops of all blocks rendered so far."""
         for path in self.folder.glob("??????"):
             if path.name not in self._blocks:
-                # Mapped, not read: the set is larger than many machines' memory.
+                # Memory-mapped, because the set is larger than many machines' memory.
                 arrays = (
                     np.load(path / f"{name}.npy", mmap_mode="r") for name in CropBatch._fields
                 )
@@ -115,7 +116,7 @@ def _render_block(path: Path, seed: int, count: int) -> None:
 
 
 def batch_of(samples: Sequence[CropSample], alphabet: str = RECOGNIZER.alphabet) -> CropBatch:
-    """Stack crops, at least one, and spell their texts in classes of an alphabet."""
+    """Stack at least one crop, and encode the texts as classes of an alphabet."""
     labels = np.full((len(samples), 2, RECOGNIZER.max_text_length), -1, dtype=np.int64)
     for label, sample in zip(labels, samples, strict=True):
         for line, text in enumerate(sample.rows):

@@ -1,8 +1,8 @@
-"""The detector's photos, and the windows that it learns from.
+"""The detector's training photos, and the windows that are drawn from them.
 
-Small plates are what a dashcam gives, and photos of the training set show large ones.
-A photo that is shrunk until its plate is 20 pixels wide fills only a corner of a
-window, so a window is divided into cells and each cell gets a photo of its own.
+Dashcams show small plates, the photos of the training set large ones. A photo that is downscaled
+until its plate is 20 pixels wide fills only a corner of a window, so a window is divided into
+cells, and each cell shows another photo.
 """
 
 from collections.abc import Sequence
@@ -25,32 +25,32 @@ from plate_models.training.synthetic.photo import camera, photograph
 from plate_models.training.synthetic.scenes import Patch, paint_clutter, paint_plate
 from plate_models.training.tables import choose, log_uniform, pick
 
-# A box this many times as wide as high holds one line of text.
+# Boxes with a larger aspect ratio have one line of text.
 _LONG = 2.6
-# In halves of a box's sides, from its middle.
+# Corners relative to a box's middle, in halves of its sides.
 _OCTAGON = np.array([(x, y) for a, b in ((1, 0.5), (0.5, 1)) for x in (-a, a) for y in (-b, b)])
 
 
 @dataclass(frozen=True)
 class TrainingPhoto:
-    """A decoded photo with what is known of it."""
+    """A decoded photo with its labels."""
 
     image: NDArray[np.uint8]  # (H, W, 3) uint8 RGB
-    # (K, 8, 2) float32 corners in pixels, some of them twice; K = 0 for a negative.
+    # (K, 8, 2) float32 corners of the plates in pixels; a quad's corners are listed twice. K = 0
+    # for a photo without plates.
     outlines: NDArray[np.float32]
-    # (K,) int64 lines of text on each plate, 1 or 2, or 0 where it is unknown.
-    lines: NDArray[np.int64]
-    unclear: NDArray[np.float32]  # (U, 8, 2) float32, likewise: what may be a plate
-    mistaken: NDArray[np.float32]  # (M, 4) float32 boxes of what is none and was taken for one
+    lines: NDArray[np.int64]  # (K,) int64 lines of text on each plate, 1 or 2; 0 if unknown
+    unclear: NDArray[np.float32]  # (U, 8, 2) float32, like outlines: things that may be plates
+    mistaken: NDArray[np.float32]  # (M, 4) float32 boxes of things that a detector took for plates
 
     @property
     def boxes(self) -> NDArray[np.float32]:
-        """(K, 4) float32 x0, y0, x1, y1 in pixels: the plates' hulls."""
+        """(K, 4) float32 x0, y0, x1, y1 in pixels: the plates' bounding boxes."""
         return hulls_of(self.outlines)
 
 
 def load_world(data: Path) -> list[TrainingPhoto]:
-    """The training part of ``world_photos``, decoded (about 1.2 GB)."""
+    """Decode the training part of ``world_photos`` (about 1.2 GB)."""
     photos = labels.load_world_photos(data, held_out=False)
     if not photos:
         raise labels.LabelError(f"{data / 'world_photos'}: all its photos are held out")
@@ -58,14 +58,15 @@ def load_world(data: Path) -> list[TrainingPhoto]:
 
 
 def load_empty(data: Path) -> list[TrainingPhoto]:
-    """The half of ``no_plates`` to train on, decoded."""
+    """Decode the training half of ``no_plates``."""
     return [*map(_decoded, labels.load_negatives(data / "no_plates", held_out=False))]
 
 
 def _decoded(photo: labels.LabelledPhoto) -> TrainingPhoto:
     seen = photo.seen
     boxes = _boxes([*(plate.box for plate in photo.plates), *seen.plates])
-    # The label is only a box: long plates have one line, others one (in North America) or two.
+    # Labels are only boxes: long plates have one line; the lines of others (one in North America,
+    # elsewhere two) are unknown.
     sides = boxes[:, 2:] - boxes[:, :2]
     lines = (sides[:, 0] > _LONG * sides[:, 1]).astype(np.int64)
     outlines, unclear = _octagons(boxes), _octagons(_boxes(seen.unclear))
@@ -78,55 +79,54 @@ def _boxes(boxes: Sequence[labels.Box]) -> NDArray[np.float32]:
 
 
 def _octagons(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(K, 8, 2) float32 outlines: plates that hang askew do not fill a box's corners."""
+    """(K, 8, 2) float32 outlines of boxes: tilted plates don't fill a box's corners."""
     sides = boxes[:, 2:] - boxes[:, :2]
     return (boxes[:, None, :2] + (sides / 2)[:, None] * (1 + _OCTAGON)).astype(np.float32)
 
 
-# A cut plate is still a plate down to this share, and unclear below it.
+# A plate that a cell's edge cuts is a target down to the first share of its area, and unclear down
+# to the second.
 _VISIBLE = 0.6
 _UNCLEAR = 0.1
-# Narrower plates can be neither read nor found for sure: they are not asked for.
+# Narrower plates, in pixels, are unclear: they can be neither read nor reliably detected.
 _MIN_WIDTH = 9.0
-# Share of plain car plates among the painted plates of one line.
+# Share of plain car plates among the painted plates of one line, without those of any country.
 _CARS = 0.6
-# Share of plates of any country among the painted ones.
+# Share of plates of any country among the painted plates.
 _FOREIGN = 0.4
-# Share of cells that are turned as a camera may hang askew, and by how much at most, in radians.
+# Share of cells that are rotated like photos of a tilted camera; the largest angle, in radians.
 _TILTED, _MOST_TILT = 0.45, np.radians(35)
 
 
 @dataclass(frozen=True)
 class WindowSettings:
-    """How windows are drawn."""
+    """The distribution of windows."""
 
     size: int = 384  # side of a window in pixels, a multiple of 32
-    # Cells per side, the plate widths in pixels, drawn log-uniformly, and the chance of each.
+    # Cells per side, range of plate widths in pixels (drawn log-uniformly), and probability.
     grids: tuple[tuple[int, tuple[float, float], float], ...] = (
         (1, (45.0, 290.0), 0.4),
         (2, (20.0, 110.0), 0.35),
         (3, (12.0, 60.0), 0.25),
     )
-    background: float = 0.08  # chance that a cell is cut anywhere from a training photo
-    negative: float = 0.25  # chance that a cell comes from a photo without plates
-    mistaken: float = 0.4  # chance that it shows what was taken for a plate, where a photo has any
-    # Mean number of things in a cell that look like plates: beside plates, and without any.
-    clutter: tuple[float, float] = (0.5, 2.0)
+    background: float = 0.08  # probability that a cell shows any part of a training photo
+    negative: float = 0.25  # probability that a cell shows a photo without plates
+    mistaken: float = 0.4  # probability that a cell shows a mistaken box, if its photo has any
+    clutter: tuple[float, float] = (0.5, 2.0)  # mean number per cell: with plates, without
     painted: float = 0.5  # share of the plates that are replaced by rendered ones
-    # Share of two-line plates among the painted ones, where the old plate was long and where it was
-    # short.
+    # Share of two-line plates among the painted plates: in place of a long plate, of a short one.
     two_lines: tuple[float, float] = (0.15, 0.5)
-    variants: int = 3  # rendered plates per photo, kept in memory once painted, by each loader
+    variants: int = 3  # rendered plates per real one; each loader keeps them in memory
 
 
 _CAMERA = camera("windows")
 
 
 def degrade(image: NDArray[np.uint8], rng: Generator) -> NDArray[np.uint8]:
-    """Change a window's saturation, down to grey, and take a photo of it; nothing moves."""
+    """Change a window's saturation, down to grey, and photograph it; boxes stay in place."""
     if rng.random() < 0.4:
         vivid = 0.0 if rng.random() < 0.35 else float(rng.uniform(0.3, 1.5))
-        # Cameras of the night see shades of grey of their own: infrared is mostly red.
+        # Night cameras have another mix of channels than luma: infrared is mostly red.
         grey = cv2.transform(image, np.tile(rng.dirichlet((1.5, 1.0, 1.0)), (3, 1)))
         image = np.asarray(cv2.addWeighted(image, vivid, grey, 1 - vivid, 0), np.uint8)
     return photograph(image, rng, _CAMERA)
@@ -138,14 +138,12 @@ class Window:
 
     image: NDArray[np.uint8]  # (S, S, 3) uint8 RGB
     boxes: NDArray[np.float32]  # (K, 4) float32 x0, y0, x1, y1 in window pixels: the plates
-    # (U, 4) float32, same coordinates: no one is to learn anything there.
-    unclear: NDArray[np.float32]
-    # (K,) int64 lines of text on each plate, 1 or 2, or 0 where it is unknown.
-    lines: NDArray[np.int64]
+    unclear: NDArray[np.float32]  # (U, 4) float32, same coordinates: areas that the loss ignores
+    lines: NDArray[np.int64]  # (K,) int64 lines of text on each plate, 1 or 2; 0 if unknown
 
 
 class WindowSampler:
-    """Draws windows from photos; the same generator draws the same windows."""
+    """Draws windows from photos; the same generator state gives the same windows."""
 
     def __init__(
         self,
@@ -157,7 +155,7 @@ class WindowSampler:
         self._patches: dict[tuple[int, ...], Patch] = {}
 
     def draw(self, rng: Generator) -> Window:
-        """Compose one window from its cells and degrade it as a camera would."""
+        """Compose a window of cells and degrade it like a camera."""
         settings = self.settings
         cells, widths = choose(settings.grids, rng)
         image = np.full((settings.size, settings.size, 3), DETECTOR.pad_value, np.uint8)
@@ -177,7 +175,7 @@ class WindowSampler:
     def _draw_cell(
         self, size_hw: tuple[int, int], widths: tuple[float, float], rng: Generator
     ) -> Window:
-        """Fill one cell from a photo of its own, scaled for a width of its target in ``widths``."""
+        """Draw a cell's photo, scaled so that the width of its target is in ``widths``."""
         kind = rng.random()
         if self.negatives and kind < self.settings.negative:
             photo = pick(self.negatives, rng)
@@ -192,7 +190,7 @@ class WindowSampler:
         wanted = log_uniform(widths, rng)
         scale = float(np.clip(wanted / (boxes[chosen, 2] - boxes[chosen, 0]), 0.12, 2.8))
         if not mistaken and rng.random() < self.settings.painted:
-            # An enlarged photo is enlarged before it is painted: the plate stays sharp.
+            # A photo that will be enlarged is enlarged before painting, so the plate stays sharp.
             zoom = 2 if scale > 1.2 else 1
             photo = self._paint(index, chosen, int(rng.integers(self.settings.variants)), zoom)
             scale, target = scale / zoom, photo.boxes[chosen]
@@ -201,14 +199,14 @@ class WindowSampler:
         return self._clutter(_cut(photo, target, scale, size_hw, rng), widths, rng)
 
     def _clutter(self, cell: Window, widths: tuple[float, float], rng: Generator) -> Window:
-        """Hang what is no plate into a cell, in place."""
+        """Paint clutter into a cell, in place; returns the cell."""
         plates = np.concatenate((cell.boxes, cell.unclear))
         for _ in range(rng.poisson(self.settings.clutter[0 if len(plates) else 1])):
             paint_clutter(cell.image, plates, log_uniform(widths, rng), rng)
         return cell
 
     def _paint(self, index: int, plate: int, variant: int, zoom: int) -> TrainingPhoto:
-        """The photo with one plate painted over; the same numbers give the same picture."""
+        """The photo with one plate replaced; the same numbers give the same image."""
         photo, key = self.photos[index], (index, plate, variant, zoom)
         image, outlines = photo.image, photo.outlines * zoom
         if zoom > 1:
@@ -223,7 +221,7 @@ class WindowSampler:
         return TrainingPhoto(patch.paste(image), outlines, lines, *others)
 
     def _draw_kind(self, long: bool, rng: Generator) -> str:
-        """Plates of any country, and of Russia: mostly of cars, the other kinds in equal shares."""
+        """Draw `LATIN` or a kind of `DRAWN`: mostly `CAR` for one line, the others equally."""
         if rng.random() < _FOREIGN:
             return LATIN
         lines = 2 if rng.random() < self.settings.two_lines[0 if long else 1] else 1
@@ -234,7 +232,7 @@ class WindowSampler:
 
 
 def _cuts(size: int, cells: int, rng: Generator) -> list[int]:
-    """Borders of the cells along one axis: evenly spaced, then shaken."""
+    """Borders of the cells along one axis: evenly spaced, with jitter."""
     even = np.linspace(0, size, cells + 1)
     even[1:-1] += rng.uniform(-0.2, 0.2, cells - 1) * size / cells
     return [round(float(value)) for value in even]
@@ -247,13 +245,13 @@ def _cut(
     size_hw: tuple[int, int],
     rng: Generator,
 ) -> Window:
-    """Scale, turn and shift a photo into a cell, and its boxes with it.
+    """Scale, rotate and shift a photo and its boxes into a cell.
 
-    The target lies inside the cell, and the photo covers as much of it as it can.
+    The target lies inside the cell, and the photo covers as much of the cell as possible.
     """
     h, w = size_hw
     image, shrink, limits = photo.image, 1.0, np.array([w, h, w, h], np.float32)
-    # Where the photo's corner goes, at least and at most.
+    # Least and greatest position of the photo's top left corner in the cell.
     ends = np.sort((limits[:2] - np.array(image.shape[1::-1]) * scale, np.zeros(2)), axis=0)
     if target is not None:
         inside = np.sort((-target[:2] * scale, limits[2:] - target[2:] * scale), axis=0)
@@ -261,7 +259,7 @@ def _cut(
         ends = np.where(both[0] > both[1], inside, both)
     corner = rng.uniform(*ends)
     if scale < 0.75:
-        # Warping alone would skip pixels; the letterbox that serves averages them too.
+        # Warping alone would skip pixels; the letterbox of serving averages them, too.
         size_wh = [max(round(side * scale), 1) for side in image.shape[1::-1]]
         image = cv2.resize(image, size_wh, interpolation=cv2.INTER_AREA).astype(np.uint8)
         shrink = scale
@@ -282,7 +280,7 @@ def _cut(
 
 
 def _turn(centre: tuple[float, float], rng: Generator) -> NDArray[np.float64]:
-    """A turn, slight or up to 35°, shear and stretch about a point, as a (3, 3) matrix."""
+    """Draw a slight rotation or one up to 35°, with shear and stretch, about a point: (3, 3)."""
     angle, shear = rng.normal(0, 0.04, 2)
     if rng.random() < _TILTED:
         angle = rng.uniform(-_MOST_TILT, _MOST_TILT)

@@ -1,8 +1,8 @@
-"""What the detector is trained for: boxes by CIoU, objectness and class by cross-entropy.
+"""The detector's loss: CIoU of boxes, cross-entropy of objectness and class.
 
-Assignment and balance as described for YOLOv5: a plate belongs to every anchor whose
-sides differ from its own by less than a factor of four, in its own cell and in the two
-nearest neighbours, so that about ten predictions answer for each plate.
+Assignment and balance are those of YOLOv5: a plate is assigned to every anchor whose sides differ
+from the plate's by less than a factor of four, in the plate's own cell and in the two nearest
+neighbours, so that about ten predictions are responsible for each plate.
 """
 
 import math
@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 _MAX_RATIO = 4.0
-# Shares in the loss; objectness has 1.
+# Weights in the loss; objectness has 1.
 _BOX, _CLASS = 0.1, 0.1
-# Of objectness: evens out that finer grids have more cells.
+# Objectness weight per level: compensates for the larger number of cells of finer grids.
 _LEVELS = (4.0, 1.0, 0.4)
-# Of predictions in a head: their indices in the batch, anchors, rows and columns, each (P,) int64.
+# Positions of P predictions in a head: image in the batch, anchor, row, column; each (P,) int64.
 Cells = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
@@ -27,16 +27,15 @@ class Targets:
     """The plates of a batch."""
 
     boxes: Tensor  # (M, 5) float32: index in the batch, then x0, y0, x1, y1 in pixels
-    unclear: Tensor  # (U, 5) float32, same layout: places where objectness is not judged
-    lines: Tensor  # (M,) int64 lines of text on each plate, 1 or 2, or 0 where it is unknown
+    unclear: Tensor  # (U, 5) float32, same layout: areas without an objectness loss
+    lines: Tensor  # (M,) int64 lines of text on each plate, 1 or 2; 0 if unknown
 
 
 def ciou(a: Tensor, b: Tensor) -> Tensor:
-    """Complete IoU of boxes, pair by pair.
+    """Complete IoU of (M, 4) boxes cx, cy, w, h, pair by pair.
 
-    Zheng et al., "Enhancing Geometric Factors in Model Learning and Inference for
-    Object Detection" (2020): IoU, less the centres' distance, less the difference in
-    aspect.
+    Zheng et al., "Enhancing Geometric Factors in Model Learning and Inference for Object Detection"
+    (2020): IoU minus the distance of the centres minus the difference of the aspect ratios.
 
     Returns (M,) float in (-2, 1].
     """
@@ -58,10 +57,10 @@ def ciou(a: Tensor, b: Tensor) -> Tensor:
 def assign(
     boxes: Tensor, anchors: Tensor, stride: int, grid_hw: Sequence[int]
 ) -> tuple[Tensor, Cells, Tensor]:
-    """Find which predictions of one level answer for which plates, P pairs.
+    """Assign plates to predictions of one level: P pairs.
 
-    Returns indices of plates (P,) int64, the predictions, and boxes (P, 4) float32 cx, cy, w, h in
-    cells, the centre relative to the cell.
+    Returns indices of plates (P,) int64, positions of predictions, and target boxes (P, 4) float32
+    cx, cy, w, h in cells, the centre relative to the prediction's cell.
     """
     xy = (boxes[:, 1:3] + boxes[:, 3:5]) / 2 / stride
     wh = (boxes[:, 3:5] - boxes[:, 1:3]) / stride
@@ -69,7 +68,7 @@ def assign(
     fits = torch.maximum(ratio, 1 / ratio).amax(dim=2) < _MAX_RATIO
     plate, anchor = fits.nonzero(as_tuple=True)
     xy, wh, image = xy[plate], wh[plate], boxes[plate, 0].long()
-    # The own cell, and those into which half a cell to the left, right, up or down leads.
+    # The plate's own cell, and the cells half a cell to the left, right, above and below.
     steps = xy.new_tensor([(0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)])
     cells = (xy + steps[:, None] / 2).floor()  # (5, P, 2)
     answers = (cells != cells[:1]).any(dim=2)
@@ -85,10 +84,10 @@ def assign(
 def detection_loss(
     heads: list[Tensor], targets: Targets, anchors: Tensor, strides: Sequence[int]
 ) -> tuple[Tensor, dict[str, float]]:
-    """Sum of box, objectness and class loss over the levels, of a batch.
+    """Sum of a batch's box, objectness and class losses over the levels.
 
-    Anchors are (L, A, 2) float32 in units of the strides, those are pixels per cell. Returns the
-    loss, a scalar, and its weighted parts by name, for the record.
+    Anchors are (L, A, 2) float32 in units of the strides; strides are pixels per cell. Returns the
+    loss, a scalar, and its weighted terms by name.
     """
     box = objectness = classes = heads[0].new_zeros((), dtype=torch.float32)
     for head, sizes, stride, balance in zip(heads, anchors, strides, _LEVELS, strict=True):
@@ -100,7 +99,7 @@ def detection_loss(
             level_box, iou = _box_loss(picked[:, :4], sizes[cells[1]], wanted)
             level_class = _class_loss(picked[:, 5:], targets.lines[plate])
             box, classes = box + level_box, classes + level_class
-            # Objectness to aim for: each answer's IoU; where two meet, the better one's.
+            # The objectness target is a prediction's IoU; if it has two plates, the higher one.
             place = cells[0]
             for index, count in zip(cells[1:], overlap.shape[1:], strict=True):
                 place = place * count + index
@@ -114,7 +113,7 @@ def detection_loss(
 
 
 def _box_loss(raw: Tensor, anchors: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """Loss of the boxes of (P, 4) predictions by their anchors, and each one's IoU (P,)."""
+    """Box loss of (P, 4) raw predictions with their anchors, and their CIoU (P,), at least 0."""
     xy = raw[:, 0:2].sigmoid() * 2 - 0.5
     wh = (raw[:, 2:4].sigmoid() * 2) ** 2 * anchors
     overlap = ciou(torch.cat((xy, wh), dim=1), wanted)
@@ -122,7 +121,7 @@ def _box_loss(raw: Tensor, anchors: Tensor, wanted: Tensor) -> tuple[Tensor, Ten
 
 
 def _class_loss(raw: Tensor, lines: Tensor) -> Tensor:
-    """Loss of (P, classes) predictions; unknown lines have none."""
+    """Class loss of (P, classes) predictions; plates with unknown lines are left out."""
     wanted = F.one_hot((lines - 1).clamp(min=0), raw.shape[1]).float()
     classes = F.binary_cross_entropy_with_logits(raw, wanted, reduction="none")
     known = (lines > 0).float()[:, None].expand_as(classes)

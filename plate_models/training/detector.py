@@ -24,18 +24,18 @@ class DetectorTraining(Experiment):
     """One experiment with the detector."""
 
     data: Annotated[Path, "folder with world_photos/ and no_plates/"]
-    folder: Annotated[Path, "checkpoints, to go on from them, and curves"] = Path("runs/detector")
+    folder: Annotated[Path, "checkpoints, to resume from, and curves"] = Path("runs/detector")
     minutes: Annotated[float, "length of the training, all its runs together"] = 75.0
     batch_size: Annotated[int, "windows per optimizer step"] = 16
     peak_rate: Annotated[float, "highest learning rate of AdamW"] = 2e-3
     weight_decay: Annotated[float, "of the convolutions' weights"] = 0.03
     report_every: Annotated[int, "steps between two reports and checkpoints"] = 100
-    start_from: Annotated[Path | None, "folder of weights to start from, not random ones"] = None
-    seed: Annotated[int, "of the first weights and of the windows"] = 0
+    start_from: Annotated[Path | None, "folder of weights to start from"] = None
+    seed: Annotated[int, "of the initial weights and of the windows"] = 0
 
 
 class Training(Run[list[Window]]):
-    """The detector in training."""
+    """The training of the detector."""
 
     def __init__(self, config: DetectorTraining) -> None:
         torch.manual_seed(config.seed)
@@ -44,7 +44,7 @@ class Training(Run[list[Window]]):
             file = weights.read_file(config.start_from / "detector.safetensors")
             net = cast(YOLOv5, weights.build_from(file, DEFAULTS))
         self.head = net.head
-        # The convolutions' weights decay, biases and norms don't.
+        # Weight decay applies to the convolutions' weights, not to biases and norms.
         groups = [
             {"params": [p for p in net.parameters() if (p.ndim > 1) == matrices], "weight_decay": x}
             for matrices, x in ((True, config.weight_decay), (False, 0.0))
@@ -52,7 +52,7 @@ class Training(Run[list[Window]]):
         super().__init__(config, net, groups, decay=0.998)
 
     def step(self, windows: list[Window]) -> dict[str, float]:
-        """Learn from one batch; returns the loss and its parts."""
+        """Learn from one batch; returns the loss and its terms."""
         images, targets = collate(windows, self.config.device)
         with autocast(self.config.device):
             heads = self.net(images)
@@ -62,7 +62,7 @@ class Training(Run[list[Window]]):
 
 
 def collate(windows: list[Window], device: str) -> tuple[Tensor, Targets]:
-    """Stack windows to (N, 3, S, S) float32 RGB in [0, 1] and number their boxes, on a device."""
+    """Stack windows into (N, 3, S, S) float32 RGB in [0, 1], and their targets, on a device."""
     images = to_device(np.stack([window.image for window in windows]), device)
     planes = images.permute(0, 3, 1, 2).float() / 255  # channels last in memory
 
@@ -78,10 +78,10 @@ def collate(windows: list[Window], device: str) -> tuple[Tensor, Targets]:
 
 
 def train(config: DetectorTraining) -> Path:
-    """Train, or go on training, until the minutes are used; then write the weights.
+    """Train, or resume training, until the minutes are used; then write the weights.
 
-    `plates eval --data` measures them on the photos that were not trained on. Returns the
-    weights' file; a data folder without world_photos/plates.csv is a FileNotFoundError.
+    `plates eval --data` measures them on held-out photos. Returns the weights' file. Raises
+    FileNotFoundError if the data folder lacks world_photos/plates.csv.
     """
     photos = load_world(config.data)
     sampler = WindowSampler(photos, load_empty(config.data))

@@ -1,6 +1,6 @@
-"""Weights from elsewhere become ours: safetensors with a contract. Nothing in a checkpoint is run.
+"""Converts foreign weights to safetensors with a contract, without running code of checkpoints.
 
-A YOLOv5 checkpoint's tensors say everything about its net; a recognizer comes with its alphabet.
+A YOLOv5 net's configuration follows from its tensors; a recognizer's alphabet must be given.
 """
 
 from collections.abc import Sequence
@@ -18,20 +18,20 @@ from plate_models.weights import WeightsFile, check_countries, contract_of
 
 _STEM, _ANCHORS, _HEAD = "0.conv.weight", "model.24.anchors", "model.24.m.0.weight"
 _WIDEST, _DEEPEST = "model.9.cv2.conv.weight", "model.6.m."
-# Older versions register what follows from the anchors.
+# Tensors to ignore; older versions of YOLOv5 store values that are derived from the anchors.
 _DERIVED = ("num_batches_tracked", ".anchor_grid")
 _NORM_EPSILON = 1e-3  # of every Conv in nets.yolov5
 
 
 def import_yolov5(path: Path, folder: Path) -> Path:
-    """Turn a YOLOv5 checkpoint into ``detector.safetensors`` of a folder, made if need be.
+    """Convert a YOLOv5 checkpoint to ``detector.safetensors`` in a folder, created if missing.
 
-    It is a ``.pt`` file of YOLOv5 v6 or newer, n to x, with three output levels and one or two
-    classes (one-line plates, two-line plates), fused or not; or its state dict, as ``.pt`` or
-    safetensors. Returns the file written.
+    The checkpoint is a ``.pt`` file of YOLOv5 v6 or newer, n to x, with three output levels and one
+    or two classes (one-line plates, two-line plates), fused or not; or its state dict (``.pt`` or
+    safetensors). Returns the file written.
 
-    A CheckpointError or WeightsError names the first tensor that differs in a file that is
-    damaged, hostile or not laid out like that; anchors that make no sense are a SpecError.
+    Raises CheckpointError or WeightsError if the file is damaged, hostile or has another layout;
+    the message names the first tensor that differs. Raises SpecError if the anchors are invalid.
     """
     state = _with_norms(_named_as_ours(read_state(path), path))
     (written,) = _write({"detector": (path, state)}, Specs(detector=spec_of(state, path)), folder)
@@ -41,16 +41,16 @@ def import_yolov5(path: Path, folder: Path) -> Path:
 def import_recognizer(
     lprnet: Path, stn: Path, alphabet: str, folder: Path, countries: Sequence[str] = ("ru",)
 ) -> list[Path]:
-    """Turn state dicts of our LPRNet and STN, ``.pt`` or safetensors, into weights in a folder.
+    """Convert state dicts of this project's LPRNet and STN, ``.pt`` or safetensors, to weights.
 
-    The STN is the one that straightened the plates of the LPRNet's training. The alphabet has its
+    The STN is the one that rectified the plates of the LPRNet's training. The alphabet has its
     characters in class order, without the blank; the countries are names of files in
-    ``countries/``, home first. Returns the recognizer's file and the rectifier's. Sizes, margins
-    and normalisation are those of ``spec.py``: tensors don't tell them.
+    ``countries/``, home first. Sizes, margins and normalisation are those of ``spec.py``, as they
+    don't follow from tensors. Returns the recognizer's file and the rectifier's.
 
-    Nothing is written where a file is damaged or hostile (CheckpointError), the alphabet can't be
-    used (SpecError), a country's formats are not at hand, or a tensor's name or shape is not that
-    of the net (WeightsError); the message names it.
+    Nothing is written if a file is damaged or hostile (CheckpointError), the alphabet is invalid
+    (SpecError), a country's formats are missing, or a tensor's name or shape is not that of the net
+    (WeightsError); the message names the cause.
     """
     state = read_state(lprnet)
     stages = {key.rpartition(".block")[0] for key in state if ".block" in key}
@@ -59,7 +59,7 @@ def import_recognizer(
     )
     with named("recognizer"):
         made = replace(RECOGNIZER, alphabet=alphabet, countries=tuple(countries))
-        # The head has a row for each class of each step of a column.
+        # The head has one row per class and step of a column.
         per_column, rest = divmod(len(state.get("head.bias", ())), made.classes)
         steps = COLUMNS if rest else COLUMNS * max(1, per_column)
         specs = Specs(recognizer=replace(made, depths=(first, second), steps=steps))
@@ -69,21 +69,21 @@ def import_recognizer(
 
 
 def _write(states: dict[str, tuple[Path, State]], specs: Specs, folder: Path) -> list[Path]:
-    """Build every net from its file's tensors, then write them all; returns the files."""
+    """Build all nets from their files' tensors before writing any of them; returns the files."""
     nets = {
         name: weights.build_from(WeightsFile(name, path, contract_of(name, specs), state), specs)
         for name, (path, state) in states.items()
     }
     written = []
     for name, (path, _) in states.items():
-        # Where imported weights came from, in place of a training's summary.
+        # The origin of imported weights, in place of a training's summary.
         origin = {"imported_from": path.name, "sha256": sha256_of(path)}
         written.append(weights.save(nets[name], name, origin, folder, specs))
     return written
 
 
 def _named_as_ours(state: State, path: Path) -> State:
-    """Bring every name under "model.", from any prefix that it was saved under."""
+    """Replace the prefix of every tensor's name by "model."; drop derived tensors."""
     prefixes = [key.removesuffix(_STEM) for key in state if f".{key}".endswith(f".{_STEM}")]
     if not prefixes:
         raise CheckpointError(
@@ -99,7 +99,7 @@ def _named_as_ours(state: State, path: Path) -> State:
 
 
 def _with_norms(state: State) -> State:
-    """Give fused convolutions the batch norm back that does nothing but add their bias."""
+    """Give fused convolutions a batch norm that only adds their bias."""
     unfused = {}
     for key, value in state.items():
         base = key.removesuffix("conv.bias")
@@ -114,10 +114,10 @@ def _with_norms(state: State) -> State:
 
 
 def spec_of(state: State, path: Path) -> DetectorSpec:
-    """Derive width, depth, anchors and classes from the tensors' shapes."""
+    """Derive width, depth, anchors and classes from a YOLOv5 state dict."""
     _shaped(state, f"model.{_STEM}", path, (None, 3, 6, 6))
     widest, head = (_shaped(state, key, path, (None,) * 4) for key in (_WIDEST, _HEAD))
-    # Three levels, for strides 8, 16 and 32.
+    # Three levels, with strides 8, 16 and 32.
     anchors = _shaped(state, _ANCHORS, path, (3, None, 2))
     count, rest = divmod(head.shape[0], max(anchors.shape[1], 1))
     if rest or count not in (6, 7):
@@ -140,7 +140,7 @@ def spec_of(state: State, path: Path) -> DetectorSpec:
 
 
 def _shaped(state: State, key: str, path: Path, shape: tuple[int | None, ...]) -> Tensor:
-    """A tensor of a shape, in which None stands for any size."""
+    """Get a tensor and check its shape; None stands for any size."""
     found = tuple(state[key].shape) if key in state else "no such tensor"
     axes = zip(found, shape, strict=False)
     if len(found) != len(shape) or any(wanted not in (None, size) for size, wanted in axes):

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from plate_models.images import ImageError, decode
 from plate_models.images.files import SUFFIXES
 
-# Consecutive dashcam frames that go to one side of the split together.
+# Number of consecutive frames of a dashcam clip that go to the same side of the split.
 _RUN_LENGTH = 8
 _CLIP = re.compile(r"(?P<clip>ro_\w+)\.mp4_t_(?P<second>\d+)\.\w+$")
 _ORIENTATION = ExifTags.Base.Orientation
@@ -28,7 +28,7 @@ Box = tuple[float, float, float, float]
 
 
 class LabelError(Exception):
-    """A table of labels can't be understood; the message names file and line."""
+    """A table of labels is invalid; the message names file and line."""
 
 
 @dataclass(frozen=True)
@@ -36,36 +36,36 @@ class LabelledPlate:
     """One labelled plate."""
 
     box: Box  # x0, y0, x1, y1 in pixels of the upright photo, as `images.decode` gives it
-    text: str = ""  # what stands on it, in Latin letters; "" where it isn't labelled
+    text: str = ""  # in Latin letters; "" if not labelled
     legible: bool = False  # whether a person can read every character
-    lines: int = 1  # 1 or 2: in how many lines the text stands on the plate
-    kind: str = ""  # a format such as "ru.car", or a country; "" where it isn't labelled
-    # Corners TL, TR, BR, BL in the same pixels, of a rendered plate; () where they aren't known.
+    lines: int = 1  # of text, 1 or 2
+    kind: str = ""  # a format such as "ru.car", or a country; "" if not labelled
+    # Corners TL, TR, BR, BL in pixels of the upright photo; known for rendered plates, else ().
     quad: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a person saw on a photo beside its labels; boxes are as labels' boxes."""
+    """A person's findings in a photo in addition to its labels; boxes have the same coordinates."""
 
-    # CRC-32 of the texts on its plates, of which the reader learns what is among its own
-    # candidates; None where nobody looked.
+    # CRC-32 of the texts on the plates: the recognizer learns those of its own candidates that are
+    # among them. None if no person checked the photo.
     texts: tuple[int, ...] | None = None
-    plates: tuple[Box, ...] = ()  # that bear no label
-    unclear: tuple[Box, ...] = ()  # what may be a plate
-    mistaken: tuple[Box, ...] = ()  # what is none, though a detector took it for one
+    plates: tuple[Box, ...] = ()  # without a label
+    unclear: tuple[Box, ...] = ()  # possible plates
+    mistaken: tuple[Box, ...] = ()  # no plates, though a detector found them
 
 
 @dataclass(frozen=True)
 class LabelledPhoto:
-    """A photo and the plates labelled in it; maybe none."""
+    """A photo and its labelled plates, if any."""
 
     path: Path
     plates: tuple[LabelledPlate, ...] = ()
     seen: Seen = Seen()
 
     def read(self) -> NDArray[np.uint8]:
-        """(H, W, 3) uint8 RGB, upright; an `ImageError` names the file."""
+        """Decode to (H, W, 3) uint8 RGB, upright; raises `ImageError`, which names the file."""
         try:
             return decode(self.path.read_bytes())
         except ImageError as error:
@@ -77,10 +77,9 @@ def load_labels(folder: Path) -> list[LabelledPhoto]:
 
     The folder holds ``images/``, or the images themselves, and ``plates.csv`` with the columns
     image (or photo), x0, y0, x1, y1 (pixels of the image as stored, before EXIF turns it upright),
-    and optionally text, legible (0 or 1; without it, plates with a text are), lines (1 or 2; 1
-    where it is left out), and country or kind. Spaces in texts don't count. No ``plates.csv``, or a
-    listed image that is missing, is a FileNotFoundError; a row that is not like that, or has the
-    box of another, is a LabelError.
+    and optionally text, legible (0 or 1; the default is 1 for plates with a text), lines (1 or 2;
+    the default is 1), and country or kind. Spaces in texts are ignored. Raises FileNotFoundError if
+    ``plates.csv`` or a listed image is missing, LabelError if a row is invalid or repeats a box.
     """
     plates: dict[Path, list[LabelledPlate]] = defaultdict(list)
     path, images = folder / "plates.csv", folder / "images"
@@ -94,14 +93,14 @@ def load_labels(folder: Path) -> list[LabelledPhoto]:
                 if plate.box in (other.box for other in plates[image]):
                     raise ValueError(f"{name} has that box already")
                 plates[image].append(plate)
-        except (KeyError, TypeError, ValueError, csv.Error) as error:  # not UTF-8, too
+        except (KeyError, TypeError, ValueError, csv.Error) as error:  # ValueError if not UTF-8
             reason = f"no column {error}" if isinstance(error, KeyError) else error
             raise LabelError(f"{path}, line {reader.line_num}: {reason}") from error
     return [LabelledPhoto(image, tuple(found)) for image, found in sorted(plates.items())]
 
 
 def _plate(row: dict[str, str], image: Path) -> LabelledPlate:
-    """The plate of a row; a KeyError, TypeError (too short) or ValueError where it is broken."""
+    """Parse a row; raises KeyError, TypeError (row too short) or ValueError if it is invalid."""
     x0, y0, x1, y1 = (float(row[key]) for key in ("x0", "y0", "x1", "y1"))
     text, lines = (row.get("text") or "").replace(" ", ""), row.get("lines") or "1"
     legible = row.get("legible") or "01"[bool(text)]
@@ -112,7 +111,7 @@ def _plate(row: dict[str, str], image: Path) -> LabelledPlate:
     if legible not in ("0", "1") or (legible == "1" and not text):
         raise ValueError(f"legible: expected 0, or 1 where there is a text, got {legible!r}")
     if not image.is_file():
-        raise FileNotFoundError(f"{image} is labelled, but not there")
+        raise FileNotFoundError(f"{image} is labelled, but missing")
     return LabelledPlate(
         _upright((x0, y0, x1, y1), image),
         text,
@@ -123,10 +122,10 @@ def _plate(row: dict[str, str], image: Path) -> LabelledPlate:
 
 
 def _upright(box: Box, path: Path) -> Box:
-    """Turn a box, in pixels of an image as stored, as EXIF turns that image.
+    """Transform a box from pixels of the stored image to those of the upright image.
 
-    The orientation is 1 to 8 (Exif 2.32, 4.6.4 A, tag 0x0112); any other leaves the box, and so
-    does an image that can't be opened: its decoder says what is wrong.
+    The EXIF orientation is 1 to 8 (Exif 2.32, 4.6.4 A, tag 0x0112). Any other value leaves the box
+    unchanged, and so does an image that can't be opened: the decoder will report its error.
     """
     try:
         with Image.open(path) as image:
@@ -134,7 +133,7 @@ def _upright(box: Box, path: Path) -> Box:
     except (OSError, ValueError, TypeError):
         return box
     x0, y0, x1, y1 = box
-    if orientation in (5, 6, 7, 8):  # transposed: then turned as 1, 2, 3 or 4 are
+    if orientation in (5, 6, 7, 8):  # transposed, then like 1 to 4
         x0, y0, x1, y1, width, height = y0, x0, y1, x1, height, width
     if orientation in (2, 3, 6, 7):
         x0, x1 = width - x1, width - x0
@@ -144,7 +143,7 @@ def _upright(box: Box, path: Path) -> Box:
 
 
 def load_world_photos(data: Path, held_out: bool) -> list[LabelledPhoto]:
-    """List ``world_photos`` of a data folder: the part to train on, or the held-out fifth."""
+    """List ``world_photos`` of a data folder: the training part or the held-out fifth."""
     photos = load_labels(data / "world_photos")
     chosen = validation_names(photo.path.name for photo in photos)
     seen = TypeAdapter(dict[str, Seen]).validate_json(_SEEN.read_bytes())
@@ -156,7 +155,7 @@ def load_world_photos(data: Path, held_out: bool) -> list[LabelledPhoto]:
 
 
 def load_negatives(folder: Path, held_out: bool) -> list[LabelledPhoto]:
-    """List photos without plates: the half to train on, or the held-out one (odd CRC-32)."""
+    """List photos without plates: the training half or the held-out half (odd CRC-32 of names)."""
     return [
         LabelledPhoto(path)
         for path in sorted(folder.rglob("*.*"))
@@ -165,10 +164,10 @@ def load_negatives(folder: Path, held_out: bool) -> list[LabelledPhoto]:
 
 
 def validation_names(names: Iterable[str]) -> set[str]:
-    """Choose the photos that are never trained on.
+    """Choose the held-out photos: a fifth, by ``crc32(name) % 5``.
 
-    A fifth of the photos, by ``crc32(name) % 5``. Neighbouring frames of a dashcam clip show
-    the same cars, so a run of them goes where its first frame goes.
+    Neighbouring frames of a dashcam clip show the same cars, so a run of frames goes to the side of
+    its first frame.
     """
     chosen, clips = set(), defaultdict(list)
     for name in names:

@@ -1,7 +1,7 @@
-"""The shape of the published pipeline, for what it costs, not for what it finds.
+"""The published pipeline's architecture, to measure its speed, not its accuracy.
 
-Its recognizer is the published one. Its detector's weights are not to be had: our own YOLOv5,
-with random weights, takes its place.
+The recognizer is the published one. The weights of the published detector aren't available: the
+project's own YOLOv5 with random weights replaces it.
 """
 
 from collections.abc import Iterable
@@ -20,19 +20,19 @@ from plate_models.spec import DETECTOR
 
 _ALPHABET = "0123456789ABEKMHOPCTYX"
 _PLATE_WH, _PHOTO_WH = (94, 24), (1920, 1080)
-# 1280 pixels on the long side, the other one rounded up to the coarsest stride.
+# 1280 pixels on the long side; the short side is rounded up to a multiple of the largest stride.
 _CANVAS_HW = (736, 1280)
-# As its article crops: a fifth of the box's height more, above and below.
+# Margin of crops above and below, as a share of the box's height, as in the published article.
 _MORE = 0.2
 
 Pixels = NDArray[np.uint8]
 
 
 class PublishedShape:
-    """What the published pipeline computes for a photo, in eager float32.
+    """The computation of the published pipeline, in eager float32.
 
-    Squeeze the photo to 1920x1080, run YOLOv5s at 1280, then read one crop at a time: TorchScript
-    STN and LPRNet, greedy decoding.
+    It resizes the photo to 1920x1080 without keeping the aspect ratio, runs YOLOv5s at 1280, then
+    reads one crop at a time: TorchScript STN and LPRNet, greedy decoding.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -40,13 +40,13 @@ class PublishedShape:
         spec = replace(DETECTOR, classes=("plate",), width_multiple=0.5, activation="silu")
         self._spec = spec
         self._detect = YOLOv5Graph(YOLOv5(spec), spec).eval().requires_grad_(False)
-        # Saved on a GPU: without map_location it asks for one.
+        # The files were saved on a GPU: loading without map_location requires a GPU.
         nets = [torch.jit.load(folder / f"{n}.pt", "cpu").eval() for n in ("stn", "lprnet")]
         self._stn, self._lprnet = nets
 
     @torch.inference_mode()
     def read(self, image: Pixels, boxes: Iterable[tuple[float, float, float, float]]) -> list[str]:
-        """Do all the work of a photo, (H, W, 3) uint8; returns one text per box in its pixels."""
+        """Process a photo, (H, W, 3) uint8; returns the text of each given box, in photo pixels."""
         pixels = np.asarray(cv2.resize(image, _PHOTO_WH, interpolation=cv2.INTER_LINEAR), np.uint8)
         canvas = torch.from_numpy(letterbox(pixels, _CANVAS_HW)[0])
         select_boxes(self._detect(canvas[None])[0].numpy(), self._spec)

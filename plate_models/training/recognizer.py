@@ -31,12 +31,13 @@ from plate_models.training.run import Experiment, Run, autocast
 from plate_models.training.synthetic.crops import CropSample, crop_around, render_crop
 from plate_models.training.synthetic.photo import camera, photograph
 
-# What makes crops worse that were photographed before.
+# The second camera, which degrades crops further.
 _AGAIN = camera("again")
-# Real crops for each rendered one, where there are photos to read; crops of each plate, and of each
-# thing that is none.
+# Real crops per rendered one if there is a data folder; crops per plate, and per thing that was
+# mistaken for a plate.
 _REAL_SHARE, _PLATE_CROPS, _CLUTTER_CROPS = 0.3, 16, 6
-# On other photos, readings below that score are wrong too often; narrower plates can't be read.
+# A reading that no person confirmed needs this score: with a lower one, too many are wrong.
+# Narrower plates are illegible.
 _LEAST_SCORE, _LEAST_PX = 0.8, 38.0
 
 
@@ -44,27 +45,27 @@ _LEAST_SCORE, _LEAST_PX = 0.8, 38.0
 class RecognizerTraining(Experiment):
     """One experiment with rectifier and recognizer."""
 
-    folder: Annotated[Path, "checkpoints, to go on from them, and curves"] = Path("runs/recognizer")
+    folder: Annotated[Path, "checkpoints, to resume from, and curves"] = Path("runs/recognizer")
     cache: Annotated[Path, "rendered crops"] = Path(".cache/crops")
     minutes: Annotated[float, "length of the training, all its runs together"] = 90.0
     crops: Annotated[int, "size of the rendered training set"] = 200_000
-    data: Annotated[Path | None, "folder with world_photos/: what is read there is learnt"] = None
-    held_out: Annotated[int, "rendered crops that are not trained on, for the exact match"] = 1000
+    data: Annotated[Path | None, "folder with world_photos/: real plates to learn, too"] = None
+    held_out: Annotated[int, "held-out rendered crops, for the exact match"] = 1000
     workers: Annotated[int, "processes that render crops"] = 1
     batch_size: Annotated[int, "crops per optimizer step"] = 64
     peak_rate: Annotated[float, "highest learning rate of AdamW"] = 1.5e-3
-    corner_weight: Annotated[float, "of the rectifier's corner loss beside the CTC loss"] = 2.0
-    # The recognizer meets plates that are not straightened perfectly.
+    corner_weight: Annotated[float, "of the rectifier's corner loss; the CTC loss has 1"] = 2.0
+    # In use, plates are not rectified perfectly.
     theta_noise: Annotated[float, "standard deviation of the noise added to theta"] = 0.02
-    # Until the rectifier straightens, a recognizer can only learn blur.
+    # The recognizer can learn nothing from plates until the rectifier straightens them.
     rectifier_first: Annotated[float, "share of the minutes for the rectifier alone"] = 0.05
     report_every: Annotated[int, "steps between two reports"] = 1000
-    start_from: Annotated[Path | None, "folder of weights; nets without a file start afresh"] = None
-    seed: Annotated[int, "of the rendered set and of the order in which it is seen"] = 50577
+    start_from: Annotated[Path | None, "folder of weights; a net without a file starts anew"] = None
+    seed: Annotated[int, "of the rendered crops and of the order of training"] = 50577
 
 
 class Reader(nn.Module):
-    """Rectifier and recognizer in one module, for one optimizer and one average."""
+    """Rectifier and recognizer as one module, for one optimizer and one weight average."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,20 +74,20 @@ class Reader(nn.Module):
 
     @property
     def nets(self) -> dict[str, nn.Module]:
-        """Both nets by the names of their weights."""
+        """Both nets by the names of their weights' files."""
         return {"rectifier": self.stn, "recognizer": self.lprnet}
 
     def forward(
         self, crops: Tensor, lines: Tensor, theta_noise: float = 0.0
     ) -> tuple[Tensor, Tensor]:
-        """Read crops.
+        """Read (N, 3, H, W) normalised crops with (N,) lines of text.
 
-        Returns (R, C, T) float32 logits of all rows in the order of :func:`row_labels`, and (N, 2,
-        3) float32 theta, without the noise.
+        Returns (R, C, T) float32 logits of all rows in the order of :func:`row_labels`, and
+        (N, 2, 3) float32 theta, without the noise.
         """
         theta = self.stn.locate(crops).float()
-        # Detached: the rectifier learns from corners alone. The text's gradient through the
-        # sampler is so noisy that it undoes what the corners teach (docs/experiments.md).
+        # Detached, because the rectifier learns from corners alone: the text loss's gradient
+        # through the sampler is so noisy that it undoes that learning (docs/experiments.md).
         noisy = theta.detach() + theta_noise * torch.randn_like(theta)
         one, two, spans = lines == 1, lines == 2, RECTIFIER.row_spans
         thetas = to_device(theta_of_rows(to_host(noisy[two]), spans), crops.device)
@@ -96,7 +97,7 @@ class Reader(nn.Module):
 
 
 def row_labels(batch: CropBatch) -> NDArray[np.int64]:
-    """(R, L) int64 classes: all one-line plates, then both rows of each two-line plate."""
+    """(R, L) int64 classes: of all one-line plates, then of both rows of each two-line plate."""
     two = batch.lines == 2
     flat = batch.labels[two].reshape(-1, batch.labels.shape[2])
     return np.concatenate((batch.labels[~two, 0], flat))
@@ -114,7 +115,7 @@ def text_loss(logits: Tensor, batch: CropBatch) -> Tensor:
 
 
 def corner_loss(theta: Tensor, batch: CropBatch) -> Tensor:
-    """Mean distance of the corners along either axis, as a share of half the crop's side."""
+    """Mean error of the corners' coordinates, as a share of half the crop's side."""
     height, width = RECTIFIER.crop_hw
     corners: Tensor = to_device(batch.quads, theta.device)
     wanted = corners * theta.new_tensor((2 / width, 2 / height)) - 1
@@ -122,9 +123,9 @@ def corner_loss(theta: Tensor, batch: CropBatch) -> Tensor:
 
 
 def vary(batch: CropBatch, rng: np.random.Generator) -> CropBatch:
-    """Show half of the crops moved, and half of them photographed again.
+    """Move a random half of the crops a little, and photograph a random half again.
 
-    To render a crop takes as long as to learn from it, so each is seen several times.
+    Rendering a crop takes as long as learning from it, so a training uses each crop several times.
     """
     images, quads = batch.images.copy(), batch.quads.copy()
     for row, (image, quad) in enumerate(zip(batch.images, batch.quads, strict=True)):
@@ -135,7 +136,7 @@ def vary(batch: CropBatch, rng: np.random.Generator) -> CropBatch:
 
 
 def _moved(image: Image, quad: Field, rng: np.random.Generator) -> tuple[Image, Floats]:
-    """Turn, stretch and shift a crop and the plate's corners a little."""
+    """Rotate, stretch and shift a crop and the plate's corners a little."""
     height, width = image.shape[:2]
     middle, change = imaging.shift_by(width / 2, height / 2), np.eye(3)
     change[:2, :2] += rng.normal(0, 0.03, (2, 2))
@@ -147,7 +148,7 @@ def _moved(image: Image, quad: Field, rng: np.random.Generator) -> tuple[Image, 
 def to_input(
     images: NDArray[np.uint8], device: str, rng: np.random.Generator | None = None
 ) -> Tensor:
-    """Normalise crops as they are served; with a generator, vary their light and contrast as well.
+    """Normalise crops as in serving; with a generator, also vary brightness and contrast.
 
     Returns (N, 3, H, W) float32 on the device, channels last in memory.
     """
@@ -158,14 +159,14 @@ def to_input(
     count = (len(images), 1, 1, 1)
     gain = rng.uniform(0.6, 1.25, count) * rng.uniform(0.95, 1.05, (len(images), 3, 1, 1))
     shift = rng.uniform(-20, 20, count) - RECTIFIER.mean
-    # One multiplication and one addition over all pixels; this is on the hot path.
+    # On the hot path: one multiplication and one addition over all pixels.
     factor, term = (to_device(v / RECTIFIER.std, device).float() for v in (gain, shift))
     return pixels.mul_(factor).add_(term)
 
 
 @torch.no_grad()
 def exact_match(reader: nn.Module, batch: CropBatch, device: str) -> dict[int, float]:
-    """Share of plates whose greedy text is right, by lines of text; the reader is on a device."""
+    """Share of plates whose greedily decoded text is right, by lines of text."""
     right: dict[int, list[bool]] = {1: [], 2: []}
     for start in range(0, len(batch.images), 100):
         part = batch.part(slice(start, start + 100))
@@ -181,14 +182,14 @@ def exact_match(reader: nn.Module, batch: CropBatch, device: str) -> dict[int, f
 
 
 def take_over(net: nn.Module, file: weights.WeightsFile) -> None:
-    """Start a net from trained weights, a recognizer also from those of a smaller one.
+    """Initialise a net from trained weights; those of a recognizer may be of a smaller one.
 
-    Blocks and steps that it has beyond the other's change nothing at first; characters that the
-    other doesn't know start afresh.
+    Additional blocks and steps of this net change nothing at first; additional characters start
+    from random values.
 
     Raises:
-        WeightsError: The other knows a character that this net's alphabet lacks, or a tensor
-            has another shape.
+        WeightsError: The weights' alphabet has a character that this net's alphabet lacks, or a
+            tensor has another shape.
     """
     known = file.contract.get("alphabet", "")
     if lacking := sorted(set(known) - set(RECOGNIZER.alphabet)):
@@ -200,7 +201,7 @@ def take_over(net: nn.Module, file: weights.WeightsFile) -> None:
         if own is None or own.shape[1:] != values.shape[1:]:
             raise WeightsError(f"{file.path}: {key}: no such tensor in this net")
         if known and key.startswith("head."):
-            # (steps of a column, classes, ...); further steps begin as those that the other has.
+            # (steps of a column, classes, ...); additional steps start as copies of the file's.
             new, old = own.unflatten(0, (-1, classes)), values.unflatten(0, (-1, len(rows)))
             new[:, rows] = old.repeat_interleave(len(new) // len(old), dim=0)
         else:
@@ -208,15 +209,18 @@ def take_over(net: nn.Module, file: weights.WeightsFile) -> None:
 
 
 def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
-    """Cut what weights read out of ``world_photos``' training part, and what is no plate there.
+    """Crop plates that the given weights read in ``world_photos``' training part, and clutter.
+
+    A plate's label is the weights' own reading, if a person saw the same text or, where no person
+    did, if its score is high enough. Clutter is what a person saw to be no plate.
 
     Raises:
         FileNotFoundError: The data folder lacks world_photos/plates.csv.
-        LabelError: No plate there is surely read.
+        LabelError: No reading is sure enough.
         WeightsError: No weights are named, they can't be used, or one of the nets is missing.
     """
     if start_from is None:
-        raise WeightsError("--data needs --start-from: what reads the plates there")
+        raise WeightsError("--data needs --start-from: the weights that read the plates there")
     nets, rng = load_nets("torch", folder=start_from), np.random.default_rng(seed)
     alphabet, samples = nets.config.specs.recognizer.alphabet, list[CropSample]()
 
@@ -239,7 +243,7 @@ def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
 
 
 def _learnt_text(reading: Reading, seen: tuple[int, ...] | None) -> str:
-    """What is learnt of a plate; "" if nothing is sure enough."""
+    """The candidate to learn: the one that a person saw, or a sure one; "" if there is none."""
     if seen is None:
         return reading.text if reading.score >= _LEAST_SCORE else ""
     texts = (text for text, _ in reading.candidates)
@@ -247,7 +251,7 @@ def _learnt_text(reading: Reading, seen: tuple[int, ...] | None) -> str:
 
 
 def _rows_of(text: str, plate: Plate, alphabet: str) -> tuple[str, ...]:
-    """A text by the plate's lines, cut where both rows (see `ctc.join_rows`) spell it best."""
+    """Split a text into the plate's lines, where both rows (see `ctc.join_rows`) fit it best."""
     if plate.lines == 1:
         return (text,)
     seam = plate.log_probs.shape[1] // 2
@@ -260,7 +264,7 @@ def _rows_of(text: str, plate: Plate, alphabet: str) -> tuple[str, ...]:
 
 
 class Training(Run[CropBatch]):
-    """Rectifier and recognizer in training."""
+    """The training of rectifier and recognizer."""
 
     config: RecognizerTraining
     net: Reader
@@ -277,9 +281,9 @@ class Training(Run[CropBatch]):
         super().__init__(config, reader, [{"params": reader.parameters(), "weight_decay": 1e-2}])
 
     def step(self, batch: CropBatch) -> dict[str, float]:
-        """Learn from one batch; returns its loss and its corner distance."""
+        """Learn from one batch; returns loss and corner loss."""
         config, device = self.config, self.config.device
-        rng = np.random.default_rng((config.seed, self.steps, 1))  # another than the batch's
+        rng = np.random.default_rng((config.seed, self.steps, 1))  # not the generator of `draw`
         crops = to_input(batch.images, device, rng)
         with autocast(device):
             if self.progress < config.rectifier_first:
@@ -293,12 +297,12 @@ class Training(Run[CropBatch]):
 
 
 def train(config: RecognizerTraining) -> dict[int, float]:
-    """Train until the budget is used, then write the weights.
+    """Train until the minutes are used, then write the weights.
 
-    Rendering goes on in other processes while the first crops are already learnt from.
+    Other processes continue rendering while the training learns from the first crops.
 
     Returns:
-        Exact match of the averaged weights on rendered crops not trained on, by lines.
+        Exact match of the averaged weights on held-out rendered crops, by lines of text.
     """
     cache = CropCache(config.cache, config.seed)
     with cache.rendering(config.crops, config.workers) as check_rendered:
@@ -321,7 +325,7 @@ def train(config: RecognizerTraining) -> dict[int, float]:
 
         training.use_up(draw, check)
         match = exact_match(training.averaged, held_out, config.device)
-        read = "; world_photos (training part): plates as read, if seen so, too, and what is none"
+        read = "; world_photos (training part): plates as confirmed or surely read, and clutter"
         summary = {
             "data": "rendered crops" + (read if real else ""),
             "seed": config.seed,

@@ -1,4 +1,4 @@
-"""What both trainings share: a budget of time, averaged weights, checkpoints, curves, release."""
+"""The training loop: time budget, averaged weights, checkpoints, curves, release of weights."""
 
 import math
 import sys
@@ -31,9 +31,9 @@ _WARM_UP = 0.03
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """What every training takes; `plates train` shows the texts as help."""
+    """The settings of every training; `plates train` shows the annotated texts as help."""
 
-    # Each training has its own texts and values for these.
+    # Each training defines its own defaults and help texts for these fields.
     folder: Path
     minutes: float
     peak_rate: float
@@ -42,12 +42,12 @@ class Experiment:
     start_from: Path | None = None
     threads: Annotated[int, "CPU threads of the training itself"] = 1
     device: Annotated[str, "where the nets learn, cpu or cuda:0"] = "cpu"
-    loaders: Annotated[int, "processes that draw batches; 0: the training itself"] = 0
+    loaders: Annotated[int, "processes that draw batches; 0: the training's own process"] = 0
     release: Annotated[Path | None, "folder for the trained weights instead of the run's"] = None
 
 
 def autocast(device: str) -> torch.autocast:
-    """Compute in bfloat16 where the processor can: emulated, it takes nine times as long."""
+    """Compute in bfloat16 if the processor supports it: emulation takes nine times as long."""
     kind = torch.device(device).type
     if kind != "cpu":
         return torch.autocast(kind, torch.bfloat16)
@@ -57,20 +57,21 @@ def autocast(device: str) -> torch.autocast:
 
 
 class Run(Generic[Batch]):
-    """A net in training: optimizer, averaged weights, and a checkpoint to go on from.
+    """A net in training: optimizer, averaged weights, and a checkpoint to resume from.
 
     The learning rate follows the clock, not a step count: a training ends on time on any machine.
+    Raises WeightsError if the folder's checkpoint is damaged or of another net.
     """
 
     def __init__(
         self, config: Experiment, net: nn.Module, groups: list[Any], decay: float = 0.999
     ) -> None:
-        """Move a net to its device; the groups are AdamW's, of its parameters."""
+        """Move a net to its device; the groups are the parameter groups for AdamW."""
         torch.set_num_threads(config.threads)
         net.train().to(config.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
 
         def average(kept: Tensor, new: Tensor, steps: Tensor | int) -> Tensor:
-            # Early on the average follows faster.
+            # In the first steps the average follows faster.
             return kept + (1 - decay * (1 - math.exp(-(int(steps) + 1) / 500))) * (new - kept)
 
         self.config, self.net, self.optimizer = config, net, torch.optim.AdamW(groups)
@@ -94,20 +95,20 @@ class Run(Generic[Batch]):
                     "choose another --folder"
                 ) from error
         else:
-            (config.folder / "curves.csv").unlink(missing_ok=True)  # of a training that is finished
+            (config.folder / "curves.csv").unlink(missing_ok=True)  # of a finished training
 
     @property
     def steps(self) -> int:
-        """Optimizer steps so far, earlier runs included."""
+        """Optimizer steps so far, including earlier runs."""
         return int(self.averaged.n_averaged)
 
     def batches(self, draw: Callable[[np.random.Generator], Batch]) -> Iterator[Batch]:
-        """Draw each further step's batch, with the generator that it would have in one run.
+        """Draw each remaining step's batch, with the same generator as in an uninterrupted run.
 
-        Other processes draw them ahead, or, without loaders, this one when it needs them.
+        Loader processes draw batches ahead; without loaders, this process draws them on demand.
         """
         if self.config.loaders:
-            cv2.setNumThreads(1)  # a forked process waits for ever for the threads of its parent
+            cv2.setNumThreads(1)  # else a forked process waits for its parent's threads for ever
 
         def drawn(step: Any) -> Batch:
             return draw(np.random.default_rng((self.config.seed, step)))
@@ -118,7 +119,7 @@ class Run(Generic[Batch]):
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds used so far, earlier runs included."""
+        """Seconds used so far, including earlier runs."""
         return self.spent_s + time.monotonic() - self._started
 
     @property
@@ -128,14 +129,14 @@ class Run(Generic[Batch]):
 
     @property
     def rate(self) -> float:
-        """The learning rate now: a linear rise, then a cosine down to 0."""
+        """The current learning rate: linear warm-up, then cosine decay to 0."""
         if (progress := self.progress) < _WARM_UP:
             return self.config.peak_rate * max(progress / _WARM_UP, 0.01)
         done = (progress - _WARM_UP) / (1 - _WARM_UP)
         return self.config.peak_rate * 0.5 * (1 + math.cos(math.pi * done))
 
     def save(self) -> None:
-        """Write the checkpoint in one step: a killed training leaves the last whole one."""
+        """Replace the checkpoint atomically: a killed training leaves the last complete one."""
         state = {
             "net": self.net.state_dict(),
             "averaged": self.averaged.state_dict(),
@@ -144,16 +145,16 @@ class Run(Generic[Batch]):
             "elapsed_s": self.elapsed_s,
         }
         partial = self._checkpoint.with_suffix(".partial")
-        with partial.open("wb") as file:  # its errors say what is wrong, such as a full disk
+        with partial.open("wb") as file:  # a file's errors name the cause, such as a full disk
             torch.save(state, file)
         partial.replace(self._checkpoint)
 
     def step(self, batch: Batch) -> Figures:
-        """Learn from one batch, by `learn`; returns what is to be drawn."""
+        """Learn from one batch by calling `learn`; returns the figures for the curves."""
         raise NotImplementedError
 
     def learn(self, loss: Tensor, samples: int, most_gradient: float) -> None:
-        """Take one optimizer step, at the rate that the clock asks for."""
+        """Take one optimizer step at the current learning rate, with clipped gradients."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate
         self.optimizer.zero_grad(set_to_none=True)
@@ -166,9 +167,9 @@ class Run(Generic[Batch]):
     def use_up(
         self, draw: Callable[[np.random.Generator], Batch], check: Callable[[], Figures] = dict
     ) -> None:
-        """Learn from drawn batches until the minutes are used; save every so many steps.
+        """Learn from drawn batches until the minutes are used; save after `report_every` steps.
 
-        What the steps and the check of averaged weights return is reported and drawn.
+        The figures of the steps, and of the check of the averaged weights, are reported and drawn.
         """
         batches, taken = self.batches(draw), list[Figures]()
         minutes, done = self.config.minutes, self.progress * self.config.minutes
@@ -182,10 +183,10 @@ class Run(Generic[Batch]):
                     self._draw({**row, "rate": self.rate})
                     self.save()
                     taken.clear()
-        self.save()  # writing the checkpoint may have used up the time that it says is left
+        self.save()  # saving in the loop may have used up the rest of the time that it recorded
 
     def _draw(self, row: Figures) -> None:
-        """Append a row (the same keys each time) to the curves, and draw them anew."""
+        """Append a row (with the same keys each time) to the curves, and plot them again."""
         from matplotlib.figure import Figure
 
         table = self.config.folder / "curves.csv"
@@ -198,19 +199,19 @@ class Run(Generic[Batch]):
         figure.savefig(self.config.folder / "curves.png")
 
     def release(self, nets: Mapping[str, nn.Module], summary: Mapping[str, Any]) -> list[Path]:
-        """Write finished weights; a training that could not goes on from its checkpoint to here.
+        """Write the trained weights; if that fails, the next run resumes from the checkpoint.
 
-        With them goes a summary of how they came to be: what every training knows is added, such as
-        the weights that this one began with.
+        Each file gets the summary, plus the facts that every training records, such as the weights
+        that it started from.
         """
         folder, start_from = self.config.release or self.config.folder, self.config.start_from
         about = {"samples_seen": self.samples, "minutes": round(self.elapsed_s / 60, 1), **summary}
         files = []
         for name, net in nets.items():
-            about["started_from"] = None  # random values
+            about["started_from"] = None  # random initial values
             if start_from and (first := start_from / f"{name}.safetensors").exists():
                 about["started_from"] = f"sha256:{sha256_of(first)}"
             files.append(weights.save(net, name, about, folder))
-        # What begins here next is another training, even from other weights.
+        # The next run in this folder is a new training, maybe from other weights.
         self._checkpoint.replace(self._checkpoint.with_name("finished.pt"))
         return files

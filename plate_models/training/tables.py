@@ -1,4 +1,4 @@
-"""Tables of data, in a TOML file beside the module that draws with them; draws from ranges, too."""
+"""Data tables in a TOML file beside their module; random draws from tables and ranges."""
 
 import tomllib
 from collections.abc import Sequence
@@ -13,21 +13,21 @@ Range = tuple[float, float]
 
 
 def tables_of(module: str) -> dict[str, Any]:
-    """Read the TOML file of a module's name; the module is given by its ``__file__``."""
+    """Read the TOML file beside a module, which is given by its ``__file__``."""
     return tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 def pick(rows: Sequence[Row], rng: Generator) -> Row:
-    """Draw one of a table's rows, all of the same odds."""
+    """Draw one of a table's rows with equal odds."""
     return rows[rng.integers(len(rows))]
 
 
 def log_uniform(span: Range, rng: Generator) -> float:
-    """Draw from a range, where twice as much is as far everywhere."""
+    """Draw from a range, uniformly in the logarithm."""
     return float(np.exp(rng.uniform(*np.log(span))))
 
 
 def choose(rows: Sequence[Sequence[Any]], rng: Generator) -> tuple[Any, ...]:
-    """Draw one of a table's rows by their odds, the last column; returns it without them."""
+    """Draw a table's row by the odds in its last column; returns the row without the odds."""
     odds = np.array([row[-1] for row in rows], np.float64)
     return tuple(rows[rng.choice(len(rows), p=odds / odds.sum())][:-1])

@@ -1,4 +1,4 @@
-"""Work done by other processes."""
+"""Worker processes."""
 
 import ctypes
 import multiprocessing
@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 def start_pool(workers: int) -> ProcessPoolExecutor:
-    """Processes of one thread and low priority, for functions of modules."""
+    """A pool of processes of one thread and low priority, for module-level functions."""
     spawn = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(workers, spawn, initializer=_use_one_thread)
 
@@ -25,7 +25,7 @@ def start_pool(workers: int) -> ProcessPoolExecutor:
 def map_ahead(
     function: Callable[..., Result], workers: int, *arguments: Iterable[Any]
 ) -> Generator[Result]:
-    """As `map`, with a function of a module, in other processes; nothing without arguments.
+    """Like `map`, with a module-level function, in other processes; without arguments, no results.
 
     Each worker is a process of one thread; 0 workers means this process.
     """
@@ -37,7 +37,7 @@ def map_ahead(
 
 
 def die_with_parent(*_: object) -> None:
-    """End this process with the thread that started it: it would outlive a killed one."""
+    """Let the kernel kill this process when its parent's thread ends, even if that was killed."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -45,4 +45,4 @@ def _use_one_thread() -> None:
     os.nice(10)
     die_with_parent()
     cv2.setNumThreads(1)
-    os.environ["OMP_NUM_THREADS"] = "1"  # torch reads it when the function's module loads it
+    os.environ["OMP_NUM_THREADS"] = "1"  # torch reads it when the function's module imports torch

@@ -180,11 +180,11 @@ def test_a_plate_without_measured_places_is_short(tmp_path, monkeypatch):
         ('"any.ttf"', "3", r"plate\.typefaces\[0\]: expected a valid string, found 3"),
         ("never", 'band = "right"\nnever', r"band: expected 'left', 'top' or 'none'"),
         ("typefaces", "shares.training = inf\ntypefaces", r"training: .* a finite number"),
-        ('typefaces = ["any.ttf"]', "", r"\['Ж'\] need 'layouts', or 'typefaces' of them"),
+        ('typefaces = ["any.ttf"]', "", r"\['Ж'\] need 'layouts', or 'typefaces' with them"),
         ("typefaces", "looseness = -1\ntypefaces", r"plate\.looseness: expected .* equal to 0"),
         ("typefaces", 'busy_regions = ["Q"]\ntypefaces', r"plate\.busy_regions: \['Q'\] are not"),
         ("sizes_mm = [[200, 100]]", "", "expected either 'layouts' or"),
-        (LOOKS, LAYOUT, r"yy\.toml: plate\.outlines: there are none of \['L', 'Z', 'Ж'\]"),
+        (LOOKS, LAYOUT, r"yy\.toml: plate\.outlines: no outlines of \['L', 'Z', 'Ж'\]"),
         (LOOKS, LAYOUT.replace("[1, ", "["), r"plate: no layout has \[7\] characters"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A lens, a sensor, and what their camera makes of the light: from linear light to a JPEG file."""
+"""Lens, sensor and image processing of a camera: from linear light to a JPEG file."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,7 +14,8 @@ from plate_models.training.tables import log_uniform, pick
 
 _BEND = (-0.05, 0.16)
 _FALL_OFF = (0.0, 0.45)
-# Of the height of the smallest characters: the disc's radius, and the way of a motion.
+# Radius of the defocus disc and length of the motion blur, as shares of the smallest characters'
+# height.
 _DISC, _MOTION = (0.02, 0.085), (0.06, 0.18)
 _MOTION_SHARE = 0.3
 _VEIL = (0.0, 0.05)
@@ -22,32 +23,32 @@ _VEIL = (0.0, 0.05)
 
 @dataclass(frozen=True)
 class Lens:
-    """A lens and what moves before it."""
+    """A lens, and the motion blur in front of it."""
 
-    size_wh: tuple[int, int]  # of the picture
-    bend: float  # radial distortion: positive is a barrel
-    fall_off: float  # loss of light in the corners
-    disc_px: float  # radius of the disc that a point becomes
-    motion_px: tuple[float, float]  # (x, y) way of the picture during the exposure
-    veil: float  # stray light, as a share of the picture's mean
+    size_wh: tuple[int, int]  # of the image
+    bend: float  # radial distortion: positive is barrel distortion
+    fall_off: float  # loss of light in the corners (vignetting)
+    disc_px: float  # radius of the defocus disc
+    motion_px: tuple[float, float]  # (x, y) motion of the image during the exposure
+    veil: float  # stray light, as a share of the image's mean
 
     def straighten(self, points: NDArray[Any]) -> NDArray[Any]:
-        """From places (..., 2) in the picture, in pixels, to where a pinhole would see them."""
+        """Undistort points (..., 2) of the image, in pixels, to those of a pinhole camera."""
         middle = np.array(self.size_wh, np.float32) / 2
         off = points - middle
-        # Far outside the picture nothing bends further: `bend_points` would run away there.
+        # The distortion stays constant far outside the image; else `bend_points` would diverge.
         radius = np.minimum((off[..., :1] ** 2 + off[..., 1:] ** 2) / (middle**2).sum(), 4)
         return np.asarray(middle + off * (1 + self.bend * radius) / (1 + max(self.bend, 0)))
 
     def bend_points(self, points: Floats) -> Floats:
-        """The inverse of :meth:`straighten`, by fixed-point iteration."""
+        """Distort points: the inverse of :meth:`straighten`, by fixed-point iteration."""
         bent = points
         for _ in range(25):
             bent = bent + points - self.straighten(bent)
         return bent
 
     def see(self, image: Field) -> Field:
-        """Send a (H, W, 3) float32 picture through the lens."""
+        """Apply defocus, motion blur, distortion, vignetting and veil to (H, W, 3) float32."""
         kernels = [_disc(self.disc_px)]
         if any(self.motion_px):
             kernels.append(motion_kernel(*self.motion_px))
@@ -60,10 +61,10 @@ class Lens:
         return np.asarray(seen * cv2.merge([left, left, left]) + veil, np.float32)
 
 
-# A film's frames all go the same way.
+# All frames of a video have the same distortion.
 @lru_cache(maxsize=1)
 def _rays(size_wh: tuple[int, int], bend: float) -> tuple[Field, Field, Field]:
-    """Column and row of the pinhole's picture that each pixel sees, and how far off it is."""
+    """Each pixel's column and row in the pinhole image, and its squared radius up to 1."""
     middle = np.array(size_wh, np.float32) / 2
     x, y = (np.arange(side, dtype=np.float32) + 0.5 for side in size_wh)
     places = np.stack(np.meshgrid(x, y), axis=-1)
@@ -75,7 +76,7 @@ def _rays(size_wh: tuple[int, int], bend: float) -> tuple[Field, Field, Field]:
 
 
 def sample_lens(rng: Generator, size_wh: tuple[int, int], character_px: float) -> Lens:
-    """Choose a lens whose blur leaves characters of a height legible."""
+    """Draw a lens whose blur leaves characters of this height legible."""
     angle, way = rng.normal(0, 0.35), 0.0
     if rng.random() < _MOTION_SHARE:
         way = float(rng.uniform(*_MOTION)) * character_px
@@ -90,7 +91,7 @@ def sample_lens(rng: Generator, size_wh: tuple[int, int], character_px: float) -
 
 
 def _disc(radius: float) -> Field:
-    """An evenly lit disc, its rim anti-aliased."""
+    """The kernel of a defocus disc with an anti-aliased edge."""
     reach = int(np.ceil(radius))
     side = np.arange(-reach, reach + 1)
     cover = np.clip(radius + 0.5 - np.hypot(side[:, None], side[None]), 0, 1)
@@ -99,7 +100,7 @@ def _disc(radius: float) -> Field:
 
 Raw = NDArray[np.uint16]
 
-# Electrons that a saturated pixel holds, logarithmically, by day and by night.
+# Electrons of a saturated pixel, drawn log-uniformly, by day and by night.
 _ELECTRONS, _DARK_ELECTRONS = (2500.0, 25000.0), (700.0, 5000.0)
 _READ_NOISE = (2.0, 9.0)
 _LEVELS = 4095
@@ -116,9 +117,9 @@ _CHROMA = (
 
 
 def sense(light: Field, dark: bool, rng: Generator, noise: Generator | None = None) -> Image:
-    """From light on the sensor to pixels, (H, W, 3) uint8 RGB.
+    """Turn light on the sensor into pixels, (H, W, 3) uint8 RGB.
 
-    The camera follows from ``rng``, and so does its noise if it has no source of its own.
+    ``rng`` draws the camera's properties, and its noise, too, if there is no generator for that.
     """
     raw = _expose(light, dark, rng, noise or rng)
     way = cv2.COLOR_BayerRGGB2RGB_EA if rng.random() < 0.6 else cv2.COLOR_BayerRGGB2RGB
@@ -126,13 +127,13 @@ def sense(light: Field, dark: bool, rng: Generator, noise: Generator | None = No
 
 
 def store(pixels: Image, rng: Generator) -> bytes:
-    """Make a JPEG file of pixels."""
+    """Encode pixels as a JPEG file of random quality and chroma subsampling."""
     quality, chroma = int(rng.integers(*JPEG_QUALITY)), pick(_CHROMA, rng)
     return encode_jpeg(pixels, quality, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, chroma).tobytes()
 
 
 def _expose(light: Field, dark: bool, rng: Generator, noise: Generator) -> Raw:
-    """Count electrons behind red, green and blue filters; (H, W) uint16, 12 bits."""
+    """Count electrons behind a Bayer filter; (H, W) uint16, 12 bits."""
     mosaic = light[..., 1].copy()
     mosaic[0::2, 0::2] = light[0::2, 0::2, 0]
     mosaic[1::2, 1::2] = light[1::2, 1::2, 2]
@@ -144,7 +145,7 @@ def _expose(light: Field, dark: bool, rng: Generator, noise: Generator) -> Raw:
 
 
 def _develop(pixels: Raw, dark: bool, rng: Generator) -> Image:
-    """White balance, saturation, tone curve and sharpening; (H, W, 3) uint8."""
+    """Apply white balance, saturation, tone curve and sharpening; (H, W, 3) uint8."""
     gains = np.exp(rng.normal(0, _DARK_BALANCE if dark else _BALANCE, 3))
     vivid = float(rng.uniform(*_SATURATION))
     mix = vivid * np.eye(3) + (1 - vivid) * np.array([[0.25, 0.5, 0.25]] * 3)

@@ -1,8 +1,8 @@
-"""Films of passing vehicles, as a fixed camera sends them, and what passes in each.
+"""Videos of passing vehicles in front of a fixed camera, and the true plates in each frame.
 
-Each is made from its kind and number alone: H.264 at 0.5 to 4 Mbit/s and 5 to 25 frames a second,
-of 1280x720 or 1920x1080 pixels. Vehicles drive straight on before a fixed camera: they enter and
-leave the picture, or come from far away and go there. The first and the last frames show none.
+A video depends on its kind and number alone: H.264 at 0.5 to 4 Mbit/s and 5 to 25 frames per
+second, of 1280x720 or 1920x1080 pixels. Vehicles drive in a straight line: they enter and leave the
+image, or approach from far away or drive away. The first and the last frames show no vehicle.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,85 +23,85 @@ from plate_models.training.labels import LabelledPlate
 from plate_models.training.synthetic.kinds import CAR
 from plate_models.training.tables import log_uniform
 
-# "alike": two side by side whose texts differ by one or two digits. "hidden": for a while, behind
-# a post or a lorry. "returning": drives by twice. "glimpse": is in two or three frames.
+# "alike": two vehicles side by side whose texts differ in one or two digits. "hidden": occluded for
+# a while by a post or a lorry. "returning": passes twice. "glimpse": in two or three frames only.
 FILM_KINDS = (
     "approaching", "leaving", "crossing", "hidden", "alike", "parked", "returning", "glimpse",
 )  # fmt: skip
-_ANY_WAY = ("hidden", "alike", "returning", "glimpse")
-# Height of the smallest characters, in pixels: where a way begins, and at its chosen place.
+_ANY_WAY = ("hidden", "alike", "returning", "glimpse")  # kinds that drive in any direction
+# Height of the smallest characters in pixels: at a path's far end, and at its reference place.
 _FAR_PX, _NEAR_PX, _ALIKE_PX = (4.0, 7.0), (10.0, 26.0), (10.0, 15.0)
-# Seconds: to pass, to pass what hides, to stand, to be away.
+# Durations in seconds: of a pass, of a pass behind a cover, of standing, and between two passes.
 _PASSING, _PASSING_COVER, _STANDING, _AWAY = (0.8, 4.0), (3.5, 5.0), (3.0, 8.0), (6.5, 12.0)
 _FPS = (5, 25)
-# Frames of a pass at most: those who drive by are faster in films of more frames a second, others
-# have fewer frames a second.
+# Largest number of frames of a pass. To keep it, vehicles of most kinds drive faster; videos of
+# "hidden" and "parked" vehicles, with the second limit, get fewer frames per second.
 _MOST_FRAMES, _MOST_PATIENT_FRAMES = 28, 50
 _LANE_MM, _BODY_MM = (2000.0, 2600.0), 900.0
 _TRIES = 60
-# Of the distance of a vehicle's chosen place.
+# Shares of the distance between the camera and a path's reference place.
 _STEP, _NEAREST, _FARTHER, _GLIMPSED = 0.03, 0.3, 1.2, 1.7
 
 _SEED = 31_070
 _SIZES_WH, _FOCAL = ((1280, 720), (1920, 1080)), (0.9, 1.8)
 _SMALL_SHARE = 0.85
 _KBITS, _KEYFRAMES_S = (500.0, 4000.0), 2
-# The most of a character's height that moves away during the exposure.
+# Exposure times; the longest motion blur, as a share of a character's height.
 _EXPOSURE_S, _MOST_MOTION = (1 / 1000, 1 / 200), 0.18
 _HIDDEN_S, _HIDDEN_AT = (0.7, 2.0), (0.45, 0.6)
-# Of the picture's width: a lorry's speed a second, the narrowest post.
+# Shares of the image's width: a lorry's speed per second, the narrowest post.
 _LORRY_SPEED, _POST = (0.4, 1.0), 0.06
 _EMPTY_FRAMES = 3
 
 
 @dataclass(frozen=True)
 class Film:
-    """A film, and the plates that are in its frames."""
+    """A video, and the plates in its frames."""
 
     name: str  # kind and number, such as "hidden-0017"
-    size_wh: tuple[int, int]  # of its pictures, in pixels
-    packets: tuple[bytes, ...]  # H.264, in the order of decoding
-    # When each frame was taken; one a second while no vehicle is there for long.
+    size_wh: tuple[int, int]  # of the frames, in pixels
+    packets: tuple[bytes, ...]  # H.264, in decoding order
+    # Time of each frame; while no vehicle is there for long, there is one frame per second.
     times_s: tuple[float, ...]
-    # For each frame number of the pass and plate, which is legible where it is whole, near enough
-    # and not hidden in part. A plate that is hidden wholly isn't listed.
+    # For each frame, pairs of pass number and plate. A plate is legible if it is whole, near enough
+    # and not partly occluded. A plate that is completely occluded isn't listed.
     truths: tuple[tuple[tuple[int, LabelledPlate], ...], ...]
 
     def frames(self) -> Iterator[Image]:
-        """Decode it: (H, W, 3) uint8 RGB each."""
+        """Decode the frames: (H, W, 3) uint8 RGB each."""
         return decode(self.packets, "h264")
 
 
 @dataclass(frozen=True)
 class Drive:
-    """One pass: a vehicle that is so far along its way, in millimetres, at these times."""
+    """One pass of a vehicle along a straight path."""
 
     design: Design
-    vehicle: Vehicle
-    way: Floats  # (3,) unit vector
-    times: Sequence[float]
-    places: Sequence[float]
+    vehicle: Vehicle  # at its reference place
+    way: Floats  # (3,) unit vector of the path's direction
+    times: Sequence[float]  # in seconds
+    places: Sequence[float]  # at these times, in millimetres along the path
 
     def at(self, time: float, camera: Camera) -> Vehicle | None:
-        """The vehicle at a time; None while it isn't there."""
+        """The vehicle at a time; None before and after the pass."""
         if not self.times[0] <= time < self.times[-1]:
             return None
-        its = self.vehicle
-        origin = its.face.origin + self.way * np.interp(time, self.times, self.places)
-        face, plate = (replace(frame, origin=origin) for frame in (its.face, its.plate))
-        return replace(its, face=face, plate=plate, px_per_mm=camera.focal / float(origin[2]))
+        vehicle = self.vehicle
+        origin = vehicle.face.origin + self.way * np.interp(time, self.times, self.places)
+        face, plate = (replace(frame, origin=origin) for frame in (vehicle.face, vehicle.plate))
+        return replace(vehicle, face=face, plate=plate, px_per_mm=camera.focal / float(origin[2]))
 
     def middle(self, time: float, camera: Camera) -> Floats:
-        """(2,) where the plate's middle is in the picture, in pixels."""
+        """(2,) the plate's middle in pixels of the image."""
         x, y, z = self.vehicle.face.origin + self.way * np.interp(time, self.times, self.places)
         return np.asarray(np.array((x, y)) * camera.focal / z + np.array(camera.size_wh) / 2)
 
 
 @dataclass(frozen=True)
 class _Cover:
-    """What hides all between two columns of the picture: a post, or a lorry that drives by."""
+    """An occlusion of everything between two columns of the image: a post or a passing lorry."""
 
-    surface: Field  # (H, W, 3) linear light, repeated sideways
+    surface: Field  # (H, W, 3) linear light, repeated horizontally
     edges: tuple[float, float]  # left and right at time 0, in pixels
     speed: float  # in pixels a second
 
@@ -116,7 +116,7 @@ class _Cover:
 
 @dataclass(frozen=True)
 class _Scene:
-    """All that is before the camera and in it."""
+    """Camera, vehicles and their surroundings."""
 
     camera: Camera
     lens: Lens
@@ -127,7 +127,7 @@ class _Scene:
     exposure_s: float
 
     def there(self, time: float) -> list[tuple[int, Drive, Vehicle]]:
-        """Who is there, the farthest first."""
+        """Number, drive and vehicle of each pass in progress, the farthest first."""
         found = [(n, drive, drive.at(time, self.camera)) for n, drive in enumerate(self.drives)]
         present = [(n, drive, vehicle) for n, drive, vehicle in found if vehicle]
         return sorted(present, key=lambda one: -one[2].face.origin[2])
@@ -148,7 +148,7 @@ class _Scene:
         return moving.see(picture)
 
     def truths(self, time: float) -> Iterator[tuple[int, LabelledPlate]]:
-        """The plates in the picture, with the numbers of their passes."""
+        """The plates in the image, with the numbers of their passes."""
         for number, drive, vehicle in self.there(time):
             plate, design = vehicle.plate, drive.design
             shown = label(design, plate, self.camera, self.lens)
@@ -168,9 +168,9 @@ class _Scene:
 
 
 def render_film(kind: str, index: int, kbits: tuple[float, float] = _KBITS) -> Film:
-    """Make a film of a kind out of `FILM_KINDS`; the same arguments make the same bytes.
+    """Render a video of a kind out of `FILM_KINDS`; the same arguments give the same bytes.
 
-    Its bitrate is out of a range in kilobits per second.
+    The bit rate is drawn from the range ``kbits``, in kilobits per second.
     """
     at = FILM_KINDS.index(kind), index
     rng = default_rng(SeedSequence(_SEED, spawn_key=at))
@@ -191,7 +191,7 @@ def render_film(kind: str, index: int, kbits: tuple[float, float] = _KBITS) -> F
         last = None
         for number, time in enumerate(times):
             now = [one[2].face.origin.tolist() for one in scene.there(time)], cover and time
-            if now != last:  # else only the noise is new
+            if now != last:  # else only the noise changes
                 seen, last = scene.see(time) * factor, now
             noise = default_rng(SeedSequence(_SEED, spawn_key=(*at, number)))
             yield sense(seen, light.dark, default_rng(look), noise)
@@ -203,21 +203,21 @@ def render_film(kind: str, index: int, kbits: tuple[float, float] = _KBITS) -> F
 
 
 def _hide(drive: Drive, place: Place, camera: Camera, light: Light, rng: Generator) -> _Cover:
-    """Put something before a plate for a while: a post if it passes one, else a lorry."""
+    """Occlude a plate for a while: by a lorry, or by a post if the plate moves far enough."""
     surface = replace(place, background=draw_background(rng, camera.size_wh))
     lasts, share = rng.uniform(*_HIDDEN_S), rng.uniform(*_HIDDEN_AT)
     start = share * drive.times[-1] - lasts / 2
     (x0, _), (x1, _) = (drive.middle(start + after, camera) for after in (0, lasts))
     speed = 0.0
     if abs(x1 - x0) < _POST * camera.size_wh[0] or rng.random() < 0.4:
-        # It comes towards the plate.
+        # The lorry drives towards the plate.
         speed = float(rng.uniform(*_LORRY_SPEED) * camera.size_wh[0] * (-1 if x1 > x0 else 1))
     low, high = sorted((float(x0 - speed * start), float(x1 - speed * (start + lasts))))
     return _Cover(scenes.compose(surface, camera, [], light), (low, high), speed)
 
 
 def _moments(drives: Sequence[Drive], fps: int) -> list[float]:
-    """Times of frames: all while somebody is there and just before and after, else few."""
+    """Times of frames: every frame during and around a pass, else one frame per second."""
     starts, ends = ([drive.times[end] * fps for drive in drives] for end in (0, -1))
     numbers = range(-_EMPTY_FRAMES, int(ends[-1]) + 1 + _EMPTY_FRAMES)
     near = (
@@ -230,8 +230,8 @@ def _moments(drives: Sequence[Drive], fps: int) -> list[float]:
 def _sample_drives(
     kind: str, index: int, camera: Camera, tilt: Floats, rng: Generator
 ) -> tuple[int, list[Drive]]:
-    """Choose a film's frames a second, and who drives where and when."""
-    # Every other film is of a Russian car's plate, the rest are of the others in turn.
+    """Draw a video's frames per second and its passes."""
+    # Every second video shows a Russian car's plate; the rest show the other kinds in turn.
     others = [plate for plate in BENCHMARK_KINDS if plate != CAR]
     plate = others[index // 2 % len(others)] if index % 2 else CAR
     designs = [sample_design(plate, rng)]
@@ -269,7 +269,7 @@ def _sample_drives(
 def _choose_way(
     kind: str, across: bool, designs: Sequence[Design], camera: Camera, tilt: Floats, rng: Generator
 ) -> tuple[list[tuple[Frame, Frame]], Floats, tuple[float, float], float]:
-    """Frames of each vehicle and its plate, their way and its ends, pixels per millimetre."""
+    """Draw a path: each vehicle's and plate's frame, direction, ends, and pixels per millimetre."""
     design = designs[0]
     lane = rng.choice((-1, 1)) * rng.uniform(*_LANE_MM)
     for _ in range(_TRIES):
@@ -304,7 +304,7 @@ def _choose_way(
 def _walk(
     start: Frame, way: Floats, camera: Camera, design: Design, far: float
 ) -> tuple[float, bool]:
-    """How far a plate goes until it is out of the picture, too near or too far; whether out."""
+    """Distance until a plate leaves the image, or is too near or too far; whether it leaves."""
     depth = start.origin[2]
     for step in range(1, 400):
         place = _STEP * depth * step
@@ -318,7 +318,7 @@ def _walk(
 
 
 def _resembling(text: str, rng: Generator) -> str:
-    """Another text of the same format: one or two of the first three digits differ."""
+    """Draw a similar text of the same format: one or two of the first three digits differ."""
     characters = list(text)
     digits = [place for place, character in enumerate(text) if character.isdigit()][:3]
     for place in rng.choice(digits, rng.integers(1, 3), replace=False):

@@ -1,4 +1,4 @@
-"""The benchmark's photos: each is made from its kind, variant and number alone."""
+"""The benchmark's photos: each depends on its kind, variant and number alone."""
 
 from dataclasses import dataclass
 
@@ -23,21 +23,21 @@ _SIZES_WH, _SMALL_SHARE = ((960, 540), (1280, 720)), 0.6
 _GATE_SHARE = 0.6
 _FOCAL = (0.8, 1.8)
 
-# Of films: the constant rate factor, and how far the picture moves from frame to frame, in pixels.
+# Of videos: the constant rate factor, and the largest motion from frame to frame, in pixels.
 _RATE_FACTOR, _MOST_X, _MOST_Y = (26, 34), 6, 3
 
 
 @dataclass(frozen=True)
 class BenchmarkPhoto:
-    """A photo as a camera stores it."""
+    """A photo file with its label."""
 
     name: str  # kind, variant if any, and number, such as "ru.car-0017" or "ru.car-night-0017"
-    file: bytes  # a JPEG file
-    plate: LabelledPlate  # its only one
+    file: bytes  # JPEG
+    plate: LabelledPlate  # the photo's only plate
 
 
 def label(design: Design, hung: Frame, camera: Camera, lens: Lens) -> LabelledPlate:
-    """What a photo shows, and where."""
+    """Label a plate with text, format, box and quad in pixels of the photo."""
     quad = lens.bend_points(hung.quad(camera, design.size_mm))
     (x0, y0), (x1, y1) = quad.min(axis=0).tolist(), quad.max(axis=0).tolist()
     about = design.text, True, design.kind.format.lines, design.kind.format.name
@@ -45,9 +45,9 @@ def label(design: Design, hung: Frame, camera: Camera, lens: Lens) -> LabelledPl
 
 
 def render_photo(kind: str, index: int, variant: str = "") -> BenchmarkPhoto:
-    """Make one photo of the benchmark; the same arguments make the same bytes.
+    """Render a photo of the benchmark; the same arguments give the same bytes.
 
-    A kind out of `BENCHMARK_KINDS` and a variant out of `VARIANTS`; others are a ValueError.
+    Raises ValueError unless the kind is in `BENCHMARK_KINDS` and the variant in `VARIANTS`.
     """
     place = BENCHMARK_KINDS.index(kind), index, *([VARIANTS.index(variant)] if variant else [])
     rng = default_rng(SeedSequence(_SEED, spawn_key=place))
@@ -65,7 +65,7 @@ def render_photo(kind: str, index: int, variant: str = "") -> BenchmarkPhoto:
     factor = scenes.choose_exposure(vehicle, light, rng)
     seen = lens.see(scenes.compose(around, camera, [vehicle], light)) * factor
     if variant == "night":
-        # No filters before the sensor: all channels see the same.
+        # The sensor has no colour filter: all channels are the same.
         seen = np.repeat(seen @ rng.dirichlet((2, 2, 2)).astype(np.float32)[:, None], 3, axis=2)
     pixels = sense(seen, light.dark, rng)
     if variant == "night":
@@ -77,7 +77,7 @@ def render_photo(kind: str, index: int, variant: str = "") -> BenchmarkPhoto:
 
 
 def _as_filmed(pixels: Image, rng: Generator) -> Image:
-    """A picture as the last frame of a short film, badly encoded, by a camera that moves."""
+    """Encode an image as the last frame of a short, badly compressed video of a moving camera."""
     codec = str(rng.choice(list(DECODERS)))
     x, y = int(rng.integers(-_MOST_X, _MOST_X + 1)), int(rng.integers(-_MOST_Y, _MOST_Y + 1))
     frames = [np.roll(pixels, (y * left, x * left), axis=(0, 1)) for left in (3, 2, 1, 0)]

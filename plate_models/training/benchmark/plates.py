@@ -1,9 +1,9 @@
-"""Plates as surfaces that reflect light: sheet, print, flag, bolts, frame, soil.
+"""Plates as reflecting surfaces: sheet, print, flag, bolts, frame, dirt.
 
-What defines a Russian plate comes from the renderer that training uses: glyphs, layouts and the
-ranges of the grounds' colours. The typefaces of other countries are those that matplotlib and
-Pillow carry, none of training's: a reader has to know letters, not fonts. Soil is kept so thin that
-every character stays legible. Lengths are in millimetres from the plate's left top corner.
+Glyphs, layouts and ranges of sheet colours, which define a Russian plate, come from the renderer of
+training. Other countries' plates use fonts that matplotlib and Pillow include, none of training's:
+a recognizer has to know letters, not fonts. Dirt is thin enough for every character to stay
+legible. Lengths are in millimetres from the plate's top left corner.
 """
 
 from collections.abc import Sequence
@@ -25,72 +25,72 @@ from plate_models.training.tables import pick, tables_of
 FOREIGN = tuple(name for name, kind in kinds.KINDS.items() if kind.table.sizes_mm)
 _BOLDER_MM = (-1.2, -0.6, 0.0, 0.6)
 _JITTER_MM = 0.5
-# Of white sheets and white print; of black print.
+# Reflectance of white sheets and white print; of black print.
 _WHITE, _BLACK = (0.62, 0.88), (0.015, 0.06)
 _FONTS = ("DejaVuSans-Bold.ttf", "DejaVuSans.ttf", "STIXGeneralBol.ttf", "")
 _FONT_ODDS, _FONT_PX = (0.45, 0.25, 0.05, 0.25), 160
 _SPACING = 0.1  # of a character's height
 _BETWEEN = (" ", "-", "\N{BULLET}")  # groups: a gap, a dash, a seal
-# Of a row's height, what its characters take where there are one or two.
+# Height of characters as a share of a row's height, on plates of one and of two lines.
 _TALL = (0.67, 0.76)
 _BAND_MM, _ABOVE_MM, _MARGIN_MM = 42.0, 33.0, 12.0
 _BLUE = (0.01, 0.04, 0.3)
 
-# Chances of each, and the most of a colour that they hide.
+# Share of plates with each kind of wear, and its highest opacity.
 _DUST_SHARE, _SPRAY_SHARE, _RUN_SHARE, _SCRATCH_SHARE = 0.45, 0.3, 0.25, 0.25
 _DUST_COVER, _SPRAY_COVER, _RUN_COVER = 0.4, 0.8, 0.4
 
 _PAD_MM = 30.0
 _FRAME_SHARE, _BOLT_SHARE = 0.55, 0.4
-# Plates are drawn at one of these resolutions, at least twice as fine as they are seen.
+# Plates are drawn at one of these resolutions: at twice that of the photo or more, if possible.
 _PX_PER_MM = (0.75, 1.5, 3.0)
 _TABLES = tables_of(__file__)
 
 
 @dataclass(frozen=True)
 class Design:
-    """What a plate is, before it is soiled and screwed on."""
+    """A plate's text, kind and dimensions, before it is printed."""
 
     text: str  # in Latin letters, the upper line first
     kind: PlateKind
     size_mm: tuple[float, float]  # width and height
     character_mm: float  # height of the smallest characters
-    screws: tuple[Point, ...]  # where it is screwed on
-    layout: Layout | None = None  # None for a typeset plate, which has no measured places
+    screws: tuple[Point, ...]
+    layout: Layout | None = None  # None for a typeset plate
 
 
 def sample_design(kind: str, rng: Generator, text: str = "") -> Design:
-    """A plate of a kind, a key of `KINDS`, with a text of its own or one in the kind's format.
+    """Design a plate of a kind out of `KINDS`, with a given text or a random one of its format.
 
     Raises ValueError: There is no such kind.
     """
-    its, text = kinds.kind_named(kind), text or kinds.sample_text(rng, kind)
-    if its.table.sizes_mm:
-        width, height = size = pick(its.table.sizes_mm, rng)
+    look, text = kinds.kind_named(kind), text or kinds.sample_text(rng, kind)
+    if look.table.sizes_mm:
+        width, height = size = pick(look.table.sizes_mm, rng)
         screws = (0.25 * width, 9.0), (0.75 * width, 9.0), (0.25 * width, height - 9)
-        return Design(text, its, size, _places(its, height)[2], screws)
-    layout = loosen(pick(its.layouts_of(text), rng), its, rng)
-    return Design(text, its, layout.size_mm, layout.region.digit_height, layout.screws, layout)
+        return Design(text, look, size, _places(look, height)[2], screws)
+    layout = loosen(pick(look.layouts_of(text), rng), look, rng)
+    return Design(text, look, layout.size_mm, layout.region.digit_height, layout.screws, layout)
 
 
 def _places(kind: PlateKind, height_mm: float) -> tuple[float, float, float]:
-    """Width of the band on the left, height of what is above the text, and of a character."""
+    """Width of the band on the left, height of the band above the text, and of a character."""
     left, above = _BAND_MM * (kind.table.band == "left"), _ABOVE_MM * (kind.table.band != "left")
     return left, above, (height_mm - above) / kind.format.lines * _TALL[kind.format.lines - 1]
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A flat plate with what it is fixed with."""
+    """A flat plate with bolts and frame."""
 
     reflectance: Field  # (H, W, 3) float32 RGB, linear, in [0, 1]
-    cover: Field  # (H, W) float32; 0 outside the plate and its frame
-    to_mm: Floats  # (3, 3) from pixels to millimetres about the plate's middle
+    cover: Field  # (H, W) float32 coverage; 0 outside the plate and its frame
+    to_mm: Floats  # (3, 3) from pixels to millimetres relative to the plate's middle
     white: float  # reflectance of the brighter one of sheet and print, in its brightest channel
 
 
 def draw_sheet(design: Design, seen_px_per_mm: float, rng: Generator) -> Sheet:
-    """Make a plate, fine enough to be seen at a resolution."""
+    """Draw a plate, fine enough for a photo of the given resolution."""
     px_per_mm = next((p for p in _PX_PER_MM if p >= 2 * seen_px_per_mm), _PX_PER_MM[-1])
     kind = design.kind
     if design.layout:
@@ -126,7 +126,7 @@ def _print_measured(
 
 
 def _printed(ink: Mask, kind: PlateKind, rng: Generator) -> tuple[Field, float]:
-    """A sheet of the kind's colour with its ink."""
+    """Print ink on a sheet of the kind's colour; returns the plate and `Sheet.white`."""
     low, high = (np.array(end) for end in kind.sheet)
     shade = low + (high - low) * rng.beta(2, 2, 3).mean() + rng.normal(0, 3, 3)
     paper = ((np.clip(shade, 4, 250) / 255) ** 2.2 * rng.uniform(*_WHITE)).astype(np.float32)
@@ -146,7 +146,7 @@ def _print_typeset(design: Design, px_per_mm: float, rng: Generator) -> tuple[Fi
     pillows = cast(ImageFont.FreeTypeFont, ImageFont.load_default(_FONT_PX))
     font = carried_font(name, _FONT_PX) if name else pillows
     between = pick(_BETWEEN, rng)
-    if font is pillows:  # It has no bullet: that would be a box with a cross, like an 8.
+    if font is pillows:  # has no bullet, and draws a box with a cross instead, like an 8
         between = between.replace("\N{BULLET}", "\N{MIDDLE DOT}")
     for number, row in enumerate(kind.rows(design.text)):
         top = above + slot * (number + 0.5) - tall / 2
@@ -166,8 +166,8 @@ def _print_typeset(design: Design, px_per_mm: float, rng: Generator) -> tuple[Fi
 def _stamp(
     ink: Mask, row: str, font: ImageFont.FreeTypeFont, bold: int, area: tuple[float, ...]
 ) -> None:
-    """Print a row into the middle of an area, as high as it is; squeezed if it is too wide."""
-    # J and Q reach below the foot line.
+    """Print a row in the middle of an area, at the area's height; squeeze it if it is too wide."""
+    # J and Q reach below the baseline.
     _, top, _, foot = font.getbbox("H" + row, anchor="ls", stroke_width=bold)
     space = 2 * bold + _SPACING * (foot - top)
     ends = np.cumsum([font.getlength(char) + space for char in row])
@@ -183,7 +183,7 @@ def _stamp(
 
 
 def _soil(sheet: Field, rng: Generator, px_per_mm: float) -> None:
-    """Age a plate, in place: dust, drops of mud, runs of rain, scratches."""
+    """Age a plate, in place: dust, drops of mud, streaks of rain, scratches."""
     mud = pick(_TABLES["mud"], rng)
     size = height, width = sheet.shape[0], sheet.shape[1]
     fall = np.linspace(0, 1, height, dtype=np.float32)[:, None]
@@ -191,7 +191,7 @@ def _soil(sheet: Field, rng: Generator, px_per_mm: float) -> None:
         drift = 0.5 + 0.25 * fractal(rng, size, 3 * px_per_mm, 1.4)
         lay_over(sheet, np.clip(drift, 0, 1) * rng.uniform(0.05, _DUST_COVER), mud)
     if rng.random() < _SPRAY_SHARE:
-        # No drop is much larger than a stroke is wide.
+        # Drops are hardly larger than the width of a stroke.
         drops = fractal(rng, size, rng.uniform(0.8, 1.8) * px_per_mm, 0.4)
         level = rng.uniform(2.2, 3.2) - rng.uniform(0, 1.0) * fall
         lay_over(sheet, np.clip(3 * (drops - level), 0, rng.uniform(0.3, _SPRAY_COVER)), mud)
@@ -209,7 +209,7 @@ def _soil(sheet: Field, rng: Generator, px_per_mm: float) -> None:
 
 
 def _bolt(plate: Field, screws: Sequence[Point], rng: Generator, px_per_mm: float) -> None:
-    """Screw round heads where plates of the kind are fixed."""
+    """Draw round bolt heads at the plate's screw positions, in place, on some plates."""
     if rng.random() >= _BOLT_SHARE:
         return
     radius = rng.uniform(3.5, 6.5) * px_per_mm
@@ -220,7 +220,7 @@ def _bolt(plate: Field, screws: Sequence[Point], rng: Generator, px_per_mm: floa
 
 
 def _frame(image: Field, cover: Mask, px_per_mm: float, rng: Generator) -> None:
-    """Lay rails around a plate, in place: metal, dark or light, with a lip that says a name."""
+    """Add a dark, light or metal frame, in place; its lower edge may bear a dealer's name."""
     pad, lap = round(_PAD_MM * px_per_mm), round(rng.uniform(0, 2.2) * px_per_mm)
     rail, lip = (float(mm) for mm in rng.uniform((4, 4), (9, 22)))
     height, width = (side - 2 * pad for side in cover.shape)
@@ -231,7 +231,7 @@ def _frame(image: Field, cover: Mask, px_per_mm: float, rng: Generator) -> None:
     whole[y0:y1, x0:x1] = rounded_box((x1 - x0, y1 - y0), 0, 4 * px_per_mm)
     rails = whole > 127
     rails[pad + lap : pad + height - lap, pad + lap : pad + width - lap] = False
-    # Rails are round: light from above falls on their upper half.
+    # The frame's rails are round: light from above falls on their upper half.
     rows = np.linspace(1.5, 0.6, image.shape[0], dtype=np.float32)[:, None, None]
     image[:] = np.where(rails[..., None], tone * rows, image)
     np.maximum(cover, whole, out=cover)

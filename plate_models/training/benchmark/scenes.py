@@ -1,9 +1,9 @@
-"""A plate on the face of a vehicle, before a wall and the ground, in the light of sun or lamps.
+"""A plate on a vehicle's front, before a wall and the ground, lit by the sun or by lamps.
 
-Light is linear: RGB factors on what a surface reflects.
+Light is linear: RGB factors on a surface's reflectance.
 
-What a surface is, `albedo`, and how much directed light falls on it, `lit`, are kept apart until
-all is in place. Lengths are in millimetres from the plate's middle, to the right and down.
+A surface's colour, `albedo`, and its share of the directed light, `lit`, are kept apart until the
+scene is complete. Lengths are in millimetres from the plate's middle, to the right and down.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from plate_models.training.benchmark.textures import fractal
 from plate_models.training.imaging import Field, Floats, Image
 from plate_models.training.tables import pick, tables_of
 
-# Sunshine, clouds, a lamp above a yard, dusk, the own headlamps by night.
+# Odds of sunshine, clouds, a lamp above a yard, dusk, and the camera car's headlamps at night.
 _ODDS = (0.34, 0.3, 0.12, 0.1, 0.14)
 _SHADOW_SHARE = 0.4
 _TO_LINEAR = ((np.arange(256) / 255) ** 2.2).astype(np.float32)
@@ -30,9 +30,9 @@ _NEAREST_MM = 200
 _MOST_FOLD = 8
 
 _TABLES = tables_of(__file__)
-# What the white of a plate becomes on the sensor, by day and by night.
+# Exposure of a plate's white, as a share of the sensor's range, by day and by night.
 _WHITE_LEVEL, _DARK_WHITE_LEVEL = (0.3, 0.9), (0.22, 0.8)
-# Lamps that are on are brighter than what is lit.
+# Directed light of lamps that are on: they are brighter than lit surfaces.
 _GLOWING = 3.0
 _REACH_MM = 860.0  # half the vehicle's width
 
@@ -42,15 +42,12 @@ class Light:
     """The light of a scene."""
 
     sun: Floats  # (3,) unit vector towards the directed light, in camera space
-    # direct, ambient: (3,) RGB of the directed light and of that from everywhere.
-    direct: Floats
-    ambient: Floats
-    # How much brighter a plate's sheet is than paint of its colour, because it sends light back to
-    # where it came from.
-    returned: float = 1.0
-    far: float = 1.0  # share of the directed light that the background gets
+    direct: Floats  # (3,) RGB of the directed light
+    ambient: Floats  # (3,) RGB of the ambient light
+    returned: float = 1.0  # retroreflection: a plate's brightness, relative to paint of its colour
+    far: float = 1.0  # share of the directed light that reaches the background
     shadow: bool = False  # whether something casts a shadow on the vehicle
-    dark: bool = False  # by night: few electrons, a strong cast
+    dark: bool = False  # at night: few electrons, a strong colour cast
 
     def on(self, frame: Frame) -> float:
         """Share of the directed light that a surface receives."""
@@ -58,7 +55,7 @@ class Light:
 
 
 def sample_light(rng: Generator, tilt: Floats) -> Light:
-    """Choose a light; ``tilt`` is the (3, 3) roll and pitch of the camera."""
+    """Draw a light; ``tilt`` is the (3, 3) roll and pitch of the camera."""
     kind = int(np.searchsorted(np.cumsum(_ODDS), rng.random()))
     if kind == 4:
         return _headlamps(rng)
@@ -78,7 +75,7 @@ def sample_light(rng: Generator, tilt: Floats) -> Light:
 
 
 def infrared(rng: Generator) -> Light:
-    """A camera's own lamp by night: it stands beside the lens, and hardly anything else shines."""
+    """Draw the light of a camera's own lamp at night, beside the lens, with hardly any other."""
     return replace(_headlamps(rng), direct=np.ones(3), ambient=np.full(3, rng.uniform(0.02, 0.1)))
 
 
@@ -94,35 +91,34 @@ def _tinted(rng: Generator, colour: tuple[float, float, float], strength: float)
     return np.asarray(strength * np.array(colour) * np.exp(rng.normal(0, 0.03, 3)))
 
 
-# Corners (4, 2) in millimetres, colour, and whether it glows, from the back to the front.
+# Parts from back to front: corners (4, 2) in millimetres, colour, and whether the part glows.
 Body = tuple[tuple[Floats, tuple[float, float, float], bool], ...]
 
 
 @dataclass(frozen=True)
 class Vehicle:
-    """A vehicle's face and its plate, whose middle is the origin of both frames."""
+    """A vehicle's front and its plate; the plate's middle is the origin of both frames."""
 
     face: Frame
     plate: Frame
     sheet: Sheet
-    px_per_mm: float  # at which the sheet is seen
+    px_per_mm: float  # of the sheet in the photo
     body: Body
 
 
 @dataclass(frozen=True)
 class Place:
-    """What stands still: the background, and how evenly light falls."""
+    """The static part of a scene: the background, and factors on the directed light."""
 
     background: Image  # (H, W, 3) RGB
-    # (H, W) factors on the directed light: on all but plates, and, maybe, of a shadow.
-    unevenness: Field
-    shadow: Field | None
+    unevenness: Field  # (H, W), on all surfaces but plates
+    shadow: Field | None  # (H, W), on all surfaces
 
 
 def shade(background: Image, camera: Camera, face: Frame, light: Light, rng: Generator) -> Place:
-    """Choose how evenly light falls; a shadow lies on the face of a vehicle."""
+    """Draw the factors on the light; a shadow is projected onto the plane of a vehicle's front."""
     size_hw = background.shape[0], background.shape[1]
-    # Paint, walls and asphalt are never lit quite evenly.
+    # Light on paint, walls and asphalt is always a little uneven.
     unevenness = 1 + 0.08 * fractal(rng, size_hw, 4, 1.4)
     if not light.shadow:
         return Place(background, unevenness, None)
@@ -136,14 +132,14 @@ def shade(background: Image, camera: Camera, face: Frame, light: Light, rng: Gen
 
 
 def choose_exposure(vehicle: Vehicle, light: Light, rng: Generator) -> np.float32:
-    """Choose by what a scene's light is multiplied, so that a plate's white is well exposed."""
+    """Draw a factor on the scene's light with which the plate's white is well exposed."""
     level = rng.uniform(*(_DARK_WHITE_LEVEL if light.dark else _WHITE_LEVEL))
     brightest = light.on(vehicle.plate) * light.direct.mean() + light.ambient.mean()
     return np.float32(level / float(vehicle.sheet.white * brightest * light.returned))
 
 
 def compose(place: Place, camera: Camera, vehicles: Sequence[Vehicle], light: Light) -> Field:
-    """See vehicles, the farthest first, in their place: (H, W, 3) float32 linear light."""
+    """Render vehicles, the farthest first, in their place: (H, W, 3) float32 linear light."""
     albedo = place.background.copy()
     lit = np.full(albedo.shape[:2], light.far, np.float32)
     for vehicle in vehicles:
@@ -160,7 +156,7 @@ def compose(place: Place, camera: Camera, vehicles: Sequence[Vehicle], light: Li
 
 
 def draw_body(size_mm: tuple[float, float], rng: Generator) -> Body:
-    """Choose the face of a car around a plate."""
+    """Draw the front of a car around a plate."""
     half_w, half_h = size_mm[0] / 2, size_mm[1] / 2
     plastic, paint = _TABLES["plastic"], pick(_TABLES["paints"], rng)
     dim = plastic if rng.random() < 0.5 else (0.6 * paint[0], 0.6 * paint[1], 0.6 * paint[2])
@@ -196,7 +192,7 @@ def _paint(albedo: Image, lit: Field, camera: Camera, vehicle: Vehicle, light: L
 
 
 def _trapezium(top: float, top_half: float, foot: float, foot_half: float) -> Floats:
-    """(4, 2) corners of a trapezium about the plate's upright axis."""
+    """(4, 2) corners of a trapezium that is symmetric about the plate's vertical axis."""
     half = [(-top_half, top), (top_half, top), (foot_half, foot), (-foot_half, foot)]
     return np.array(half, np.float64)
 
@@ -211,7 +207,7 @@ def _lay_plate(surfaces: Field, lit: Field, camera: Camera, vehicle: Vehicle, li
         return
     layers = np.dstack((sheet.reflectance * np.float32(light.returned), np.ones_like(sheet.cover)))
     layers *= sheet.cover[..., None]
-    # Each way, a pixel needs so many samples to see all of the sheet.
+    # Samples per pixel and axis, so that none of the sheet's pixels is skipped.
     fold = int(np.clip(round(1 / sheet.to_mm[0, 0] / vehicle.px_per_mm), 2, _MOST_FOLD))
     seen = imaging.see(layers, imaging.shift_by(-x0, -y0) @ view, (x1 - x0, y1 - y0), fold)
     cover = seen[..., 3]

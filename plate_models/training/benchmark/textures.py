@@ -1,4 +1,4 @@
-"""Surfaces made of noise: grey fields, coloured along a scale."""
+"""Textures: noise, mapped to a scale of colours."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -18,7 +18,7 @@ _TABLES = tables_of(__file__)
 
 @cache
 def _noise_tile(smoothness: float) -> Field:
-    """Noise whose spectrum falls as 1 / frequency^smoothness, repeated once each way."""
+    """Noise with the spectrum 1 / frequency^smoothness, repeated once along each axis."""
     white = np.random.default_rng(8060).standard_normal((_SIDE, _SIDE))
     frequency = np.hypot(np.fft.fftfreq(_SIDE)[:, None], np.fft.rfftfreq(_SIDE)[None])
     frequency[0, 0] = np.inf
@@ -28,7 +28,7 @@ def _noise_tile(smoothness: float) -> Field:
 
 
 def fractal(rng: Generator, size_hw: tuple[int, int], zoom: float, smoothness: float) -> Field:
-    """Noise that is alike at all scales: (H, W) float32 of about unit variance."""
+    """Fractal noise, similar at all scales: (H, W) float32 of about unit variance."""
     height, width = (int(np.clip(round(side / zoom), 2, _SIDE)) for side in size_hw)
     y, x = rng.integers(0, _SIDE, 2)
     window = _noise_tile(smoothness)[y : y + height, x : x + width]
@@ -36,7 +36,7 @@ def fractal(rng: Generator, size_hw: tuple[int, int], zoom: float, smoothness: f
 
 
 def draw_background(rng: Generator, size_wh: tuple[int, int]) -> Image:
-    """A wall, plants or the sky, and the ground below; (H, W, 3) uint8 RGB."""
+    """Draw a wall, plants or the sky, and the ground below; (H, W, 3) uint8 RGB."""
     width, height = size_wh
     horizon = round(rng.uniform(0.1, 0.7) * height)
     parts = []
@@ -48,7 +48,7 @@ def draw_background(rng: Generator, size_wh: tuple[int, int]) -> Image:
 
 
 def _colour(field: Field, scale: Sequence[Colour]) -> Image:
-    """Colour a field in [0, 1] along evenly spaced colours; (H, W, 3) uint8 RGB."""
+    """Map a field in [0, 1] to a scale of evenly spaced colours; (H, W, 3) uint8 RGB."""
     places = np.linspace(0, 255, len(scale))
     channels = [np.interp(np.arange(256), places, tone) for tone in np.transpose(scale)]
     table = np.stack(channels, axis=1).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Two versions or two engines, plate by plate: what the second wins and what it loses."""
+"""Compares two versions or two engines plate by plate: wins and losses of the second."""
 
 import json
 from collections import defaultdict
@@ -11,21 +11,21 @@ from scipy.stats import binomtest
 
 from plate_models.training.evaluation.scoreboard import READ
 
-# What `plates eval --json` kept: weights' hash, engine, device, date, and every plate by row.
+# The JSON of `plates eval --json`: weights' hash, engine, device, date, and every plate by row.
 Report = Mapping[str, Any]
-Pair = tuple[Mapping[str, Any], Mapping[str, Any]]  # a plate in both
+Pair = tuple[Mapping[str, Any], Mapping[str, Any]]  # the same plate in both reports
 
 
 class ReportError(Exception):
-    """A file is not a kept report of photos with known plates; the message names it."""
+    """A file is not a report of `plates eval --json`; the message names the file."""
 
 
 def compare(first: Report, second: Report) -> list[str]:
-    """What changed in the photos that both reports have, for a terminal; empty if there are none.
+    """List the changes in the photos that both reports have; [] if they have none in common.
 
-    A table of the verdicts, then every plate that changed. Verdicts other than on the text end to
-    end are left out where nothing did. A plate is known by its photo and its labelled box, so that
-    it is compared even after its label's text was mended.
+    The lines are a table of the verdicts, then every plate that changed. The table omits verdicts
+    without a change, except that on the text end to end. Photo and labelled box identify a plate,
+    so plates whose label's text was corrected are compared, too.
     """
     table, changed, notes, shared = {}, list[str](), list[str](), False
     for name in (name for name in first["rows"] if name in second["rows"]):
@@ -48,7 +48,7 @@ def compare(first: Report, second: Report) -> list[str]:
                 "second": both + len(won),
                 "wins": len(won),
                 "losses": len(lost),
-                # The exact two-sided test of McNemar 1947.
+                # McNemar's exact two-sided test (1947).
                 "p": binomtest(len(won), len(won) + len(lost)).pvalue if won or lost else 1.0,
             }
             if won or lost:
@@ -63,7 +63,7 @@ def compare(first: Report, second: Report) -> list[str]:
     if not table and not notes:
         return ["nothing changed"] if shared else []
     frame = pd.DataFrame.from_dict(table, orient="index").to_string(float_format="%.3f")
-    heading = "What changed: end to end, (held back), [from the labelled box]"
+    heading = "Changes: text end to end, (candidate if unreadable), [candidate in labelled box]"
     return [*frame.splitlines(), *(["", heading, *changed] if changed else ()), "", *notes]
 
 
@@ -79,10 +79,10 @@ def _line(verb: str, pair: Pair) -> str:
 
 
 def load_report(path: Path) -> Report:
-    """Read what ``plates eval --json`` kept.
+    """Read a report of ``plates eval --json``.
 
     Raises:
-        ReportError: The file can't be read, or is something else.
+        ReportError: The file can't be read, or is no such report.
     """
     try:
         kept: Report = json.loads(path.read_text(encoding="utf-8"))

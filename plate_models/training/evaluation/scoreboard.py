@@ -1,4 +1,4 @@
-"""What was read on each plate, and the table of `plates eval`: values to keep, count, compare."""
+"""The results of every plate, their counts, and the table of `plates eval`."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,12 +15,12 @@ from plate_models.training.evaluation.sets import LEAST_IOU, Photo
 from plate_models.training.figures import Count, proportion
 from plate_models.training.labels import Box, LabelledPlate
 
-# A found box that overlaps a label this much answers for that plate, though badly.
+# A found box with at least this overlap counts as that label's plate, even if it is a poor box.
 _SAME_PLATE_IOU = 0.1
 _O_IS_0 = str.maketrans("O", "0")
 FOUND, WELL_FOUND = "found, IoU 0.5", "found, IoU 0.7"
 IN_LABEL, READ, NO_WRONG = "labelled box, exact match", "read right, end to end", "no wrong text"
-# What a plate is called that fails a verdict, the worst first.
+# Names of failed verdicts, the worst first.
 FAILURES = {
     NO_WRONG: "misread",
     READ: "unreadable",
@@ -29,27 +29,27 @@ FAILURES = {
 }
 NOT_FOUND = "not found"
 OTHERS, READABLE = "other boxes per photo", "readable texts there per photo"
-# The table's columns that the detector answers for; the others are of what is read.
+# The table's columns about the detector; the others are about texts.
 _BOXES = (FOUND, WELL_FOUND, "precision", OTHERS, READABLE)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One plate as the pipeline answers it."""
+    """The pipeline's answer for one plate."""
 
     photo: str  # file name
     box: Box  # x0, y0, x1, y1 in pixels of the upright photo
-    text: str  # the answer, "" where it is not readable
+    text: str  # "" if the plate is not readable
     guess: str  # the best candidate, readable or not; "" if there is none
     score: float  # probability that the guess is right, in [0, 1]
     format: str  # of the guess, such as "ru.car"
-    lines: int  # of text, as the detector sees them: 1 or 2
+    lines: int  # of text, as the plate was read: 1 or 2
     detection_score: float  # the detector's confidence, in [0, 1]
-    iou: float = 0.0  # overlap with the label it belongs to, in [0, 1]; 0 without a label
+    iou: float = 0.0  # overlap with the answer's label, in [0, 1]; 0 without a label
 
     @classmethod
     def of(cls, photo: str, plate: Plate, iou: float = 0.0) -> "Answer":
-        """Keep of a plate what the reports need."""
+        """Extract the values that the reports need."""
         reading = plate.reading
         about = reading.text, reading.best, reading.score, reading.format, plate.lines
         return cls(photo, plate.box, *about, plate.detection_score, iou)
@@ -57,19 +57,18 @@ class Answer:
 
 @dataclass(frozen=True)
 class PlateResult:
-    """One labelled plate and what was read there."""
+    """One labelled plate and its answers."""
 
     photo: str  # file name
     label: LabelledPlate
-    in_label: Answer  # the answer where the labelled box is given
-    # Those of the whole pipeline that overlap this label, best overlap first.
-    answers: tuple[Answer, ...]
-    o_is_0: bool = False  # whether the label mixes up O and 0
-    least_iou: float = LEAST_IOU  # with which an answer counts as this plate
+    in_label: Answer  # the answer for the labelled box, without the detector
+    answers: tuple[Answer, ...]  # of the whole pipeline for this label, best overlap first
+    o_is_0: bool = False  # whether the label doesn't distinguish O and 0
+    least_iou: float = LEAST_IOU  # least overlap of an answer that counts as this plate
 
     @property
     def iou(self) -> float:
-        """Best overlap with a found box."""
+        """The best overlap of an answer."""
         return max((answer.iou for answer in self.answers), default=0.0)
 
     @property
@@ -78,20 +77,20 @@ class PlateResult:
         return tuple(answer for answer in self.answers if answer.iou >= self.least_iou)
 
     def right(self, text: str) -> bool:
-        """Whether a text is the label's."""
+        """Whether a text equals the label's."""
         if self.o_is_0:
             return text.translate(_O_IS_0) == self.label.text.translate(_O_IS_0)
         return text == self.label.text
 
     @property
     def wrong_texts(self) -> tuple[Answer, ...]:
-        """Readable answers that are wrong, on however bad a box; none if not legible."""
+        """Readable answers that are wrong, with any overlap; () if the label is illegible."""
         wrong = (a for a in self.answers if a.text and not self.right(a.text))
         return tuple(wrong) if self.label.legible else ()
 
     @property
     def verdicts(self) -> dict[str, bool]:
-        """What is right, out of all that can be asked about this plate."""
+        """Whether each result is right, by name; only those that this label can decide."""
         label, found = self.label, self.found
         verdicts = {FOUND: self.iou >= 0.5, WELL_FOUND: self.iou >= 0.7}
         if label.legible:
@@ -110,14 +109,14 @@ class PlateResult:
 
     @property
     def failure(self) -> str:
-        """The worst of what failed, or "" if all is well. An illegible plate need only be found."""
+        """The worst failure, or "" if there is none. An illegible plate need only be found."""
         if not self.found:
             return NOT_FOUND
         failed = [verdict for verdict, right in self.verdicts.items() if not right]
         return next((name for verdict, name in FAILURES.items() if verdict in failed), "")
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as JSON-ready values, with the verdicts for those who read the file."""
+        """All fields, verdicts and the failure as JSON-ready values."""
         kept = asdict(self)
         return {**kept.pop("label"), **kept, "verdicts": self.verdicts, "failure": self.failure}
 
@@ -125,9 +124,9 @@ class PlateResult:
 def match(
     labels: Sequence[Box], plates: Sequence[Plate]
 ) -> tuple[list[list[tuple[Plate, float]]], list[Plate]]:
-    """Give each found plate to the label it overlaps most.
+    """Assign each found plate to the label with the best overlap.
 
-    Returns the plates of each label with their IoU, best overlap first, and those of no label.
+    Returns each label's plates with their IoU, best overlap first, and the plates without a label.
     """
     matched: list[list[tuple[Plate, float]]] = [[] for _ in labels]
     elsewhere = []
@@ -142,9 +141,9 @@ def match(
 
 
 def score_photo(photo: Photo, nets: Nets) -> tuple[list[PlateResult], list[Answer]]:
-    """Read a photo and compare it with its labels; read the labelled boxes, too.
+    """Read a photo and compare the answers with its labels; read the labelled boxes, too.
 
-    Returns one result per label, and the answers that overlap no plate, with a label or without.
+    Returns one result per label, and the answers that overlap no known plate, labelled or not.
     """
     pixels, labels, unlabelled = photo.open()
     matched, elsewhere = match([label.box for label in labels], nets.read(pixels))
@@ -173,11 +172,11 @@ class Scoreboard:
     complete: bool = False  # whether every plate of these photos is labelled
     photos: int = 0
     plates: list[PlateResult] = field(default_factory=list)  # one result per labelled plate
-    # Answers that overlap no known plate. Where there may be others, a person has to look at them.
+    # Answers that overlap no known plate. In an incomplete set, a person has to check them.
     elsewhere: list[Answer] = field(default_factory=list)
 
     def counts(self) -> list[Count]:
-        """Everything that is counted, by name."""
+        """All counts of the row."""
         verdicts = defaultdict[str, list[bool]](list)
         for plate in self.plates:
             for name, right in plate.verdicts.items():
@@ -192,7 +191,7 @@ class Scoreboard:
         return rows
 
     def lines(self) -> list[str]:
-        """Every readable text that is wrong or that no label decides, by photo."""
+        """A line for each readable text that is wrong, or that no label decides."""
         notes = []
         for plate in self.plates:
             right = f"right {plate.label.text}"
@@ -206,7 +205,7 @@ class Scoreboard:
         ]
 
     def failure_lines(self) -> list[str]:
-        """Every failure, the worst first, then by photo: why, and what was read instead."""
+        """A line for each failed plate, the worst first: why, and what was read instead."""
         order = [NOT_FOUND, *FAILURES.values()]
         failed = [plate for plate in self.plates if plate.failure]
         failed.sort(key=lambda plate: (order.index(plate.failure), plate.photo))
@@ -221,7 +220,7 @@ class Scoreboard:
         return lines
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as JSON-ready values."""
+        """The row as JSON-ready values."""
         return {
             "complete": self.complete,
             "photos": self.photos,
@@ -232,7 +231,7 @@ class Scoreboard:
 
 
 def score(photos: Iterable[Photo], nets: Nets) -> dict[str, Scoreboard]:
-    """Read photos at the operating point that ships; a scoreboard for each row of the table."""
+    """Read photos at the shipped thresholds; returns a scoreboard for each row of the table."""
     boards: dict[str, Scoreboard] = {}
     for photo in photos:
         board = boards.setdefault(photo.row, Scoreboard(photo.complete))
@@ -244,7 +243,7 @@ def score(photos: Iterable[Photo], nets: Nets) -> dict[str, Scoreboard]:
 
 
 def table(boards: Mapping[str, Scoreboard]) -> list[str]:
-    """The one table, in two sections: what the detector finds, and what is read end to end."""
+    """Format the table, in two sections: the detector's results, and texts end to end."""
     rows = {
         row: {count.name: count.cell for count in board.counts() if count.total}
         for row, board in boards.items()
@@ -253,8 +252,8 @@ def table(boards: Mapping[str, Scoreboard]) -> list[str]:
     boxes = frame.filter(_BOXES)
     texts = frame.drop(columns=boxes)
     sections = {
-        "Detector, at the shipped threshold: what is found, and boxes where no plate is": boxes,
-        "End to end: the readable text is right, or at least no wrong one is given": texts,
+        "Detector, at the shipped threshold: plates found, and boxes without a plate": boxes,
+        "End to end: plates with the right readable text, and without a wrong one": texts,
     }
     lines = []
     for heading, section in sections.items():
@@ -263,6 +262,6 @@ def table(boards: Mapping[str, Scoreboard]) -> list[str]:
         lines += [heading, "", *body.splitlines(), ""]
     return [
         *lines,
-        "After each count stands the 95 % interval of its rate in per cent. Where not every plate",
-        "is labelled, other boxes may be plates: no precision is given.",
+        "Each count is followed by the 95 % interval of its rate in per cent. Sets without labels",
+        "of all plates have no precision, because other boxes may be plates.",
     ]

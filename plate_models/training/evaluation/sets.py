@@ -1,7 +1,7 @@
-"""What `plates eval` measures: sets of photos, whose names are rows of its table.
+"""The sets of photos that `plates eval` measures; their names are rows of its table.
 
-Each set is an iterable of photos that are read from disk or rendered as it goes on. Recipes make
-photos worse, to measure what a reader takes: each is a pure function.
+A set is an iterable of photos, which are read from disk or rendered on demand. Recipes degrade
+photos, to measure how robust the reading is: each is a pure function.
 """
 
 import json
@@ -22,22 +22,23 @@ from plate_models.training.labels import Box, LabelledPhoto, LabelledPlate
 from plate_models.training.worker_pool import map_ahead
 
 RUSSIAN = "ru_photos"
-# Of the benchmark's photos, so many are also read in these colours, and filmed or taken by night.
+# One in so many of the benchmark's photos is also rendered in each variant, and read in each of the
+# `_RENDERED_RECIPES`.
 _VARIANT_SHARE = 5
 _CLIP_KBITS = (300.0, 1000.0)
 _RENDERED_RECIPES = ("grey", "red alone")
 _REGIONS = {"eu": "Europe", "br": "Brazil"}
-# How much a found box must overlap a label to be this plate. A turned label is a box around a
-# turned box: of a plate that hung askew by 20 degrees and hangs straight now, it is 4.5 times the
-# size.
+# Least overlap of a found box with a label that counts as the label's plate. The label of a rotated
+# photo is the bounding box of the rotated box: if a plate was tilted by 20 degrees and is upright
+# after the rotation, that has 4.5 times the plate's size.
 LEAST_IOU, _TURNED_LEAST_IOU = 0.5, 0.2
 
-# From a photo, (H, W, 3) uint8 RGB, to a worse one, and where its pixels went: (3, 3).
+# From a photo, (H, W, 3) uint8 RGB, to a degraded one, and the (3, 3) homography of its pixels.
 Recipe = Callable[[Image], tuple[Image, Floats]]
 
 
 def _in_place(change: Callable[[Image], Image]) -> Recipe:
-    """A recipe that leaves everything where it is."""
+    """A recipe that doesn't move pixels."""
     return lambda image: (change(image), np.eye(3))
 
 
@@ -56,7 +57,7 @@ def _halved(image: Image) -> tuple[Image, Floats]:
 
 
 def _surrounded(image: Image) -> tuple[Image, Floats]:
-    """Put it in the middle of a black photo of twice its sides."""
+    """Put a photo in the middle of a black one of twice its width and height."""
     height, width = image.shape[:2]
     top, left = height // 2, width // 2
     larger = np.pad(image, ((top, height - top), (left, width - left), (0, 0)))
@@ -64,7 +65,7 @@ def _surrounded(image: Image) -> tuple[Image, Floats]:
 
 
 def _turned(degrees: float) -> Recipe:
-    """Turn counter-clockwise about the middle, onto black, as large as it takes to keep all."""
+    """A recipe that rotates counter-clockwise, onto a black canvas that holds the whole photo."""
 
     def turn(image: Image) -> tuple[Image, Floats]:
         height, width = image.shape[:2]
@@ -78,21 +79,21 @@ def _turned(degrees: float) -> Recipe:
 
 
 def _fields_apart(image: Image) -> Image:
-    """Move every second row, as interlaced video does with what moves."""
+    """Shift every second row, as interlaced video does with moving objects."""
     moved = image.copy()
     moved[1::2, _FIELDS_PX:] = image[1::2, :-_FIELDS_PX]
     return moved
 
 
 def _striped(image: Image) -> Image:
-    """Let a fence throw its shade on everything, in stripes of half a plate's width."""
+    """Add a fence's shadow, in stripes of about half a plate's width."""
     rows, columns = np.indices(image.shape[:2])
     light = np.where((columns + rows // 2) // _STRIPE_PX % 2, 1, 0.4)
     return np.asarray((image * light[..., None]).astype(np.uint8))
 
 
 def _cut(box: Box) -> Recipe:
-    """Cut a box out; whatever else was to be seen is gone."""
+    """A recipe that crops the photo to a box."""
     x0, y0, x1, y1 = (max(0, round(edge)) for edge in box)
     return lambda image: (image[y0:y1, x0:x1], imaging.shift_by(-x0, -y0))
 
@@ -119,7 +120,7 @@ RECIPES: dict[str, Recipe] = {
 
 
 def move_box(box: Box, view: Floats) -> Box:
-    """The box around a box whose pixels went where ``view``, (3, 3), sends them."""
+    """The bounding box of a box after the (3, 3) homography ``view``."""
     x0, y0, x1, y1 = box
     corners = imaging.box_corners(x1 - x0, y1 - y0) + np.array((x0, y0))
     moved = imaging.apply_homography(view, corners)
@@ -129,22 +130,22 @@ def move_box(box: Box, view: Floats) -> Box:
 
 @dataclass(frozen=True)
 class Photo:
-    """A photo and what is known of its plates."""
+    """A photo and its known plates."""
 
     row: str  # of the table
-    name: str  # of its file, or of a rendered photo
+    name: str  # of the file, or of the rendered photo
     load: Callable[[], Image]  # (H, W, 3) uint8 RGB, upright
     plates: tuple[LabelledPlate, ...] = ()
     complete: bool = False  # whether every plate is labelled, so that any other box is wrong
-    unlabelled: tuple[Box, ...] = ()  # further plates: not asked for, nor is what is found there
-    o_is_0: bool = False  # whether the labels mix up letter O and digit 0
-    recipe: Recipe | None = None  # what makes it worse
+    unlabelled: tuple[Box, ...] = ()  # further plates; neither they nor answers there are counted
+    o_is_0: bool = False  # whether the labels don't distinguish letter O and digit 0
+    recipe: Recipe | None = None  # how to degrade the photo
     least_iou: float = LEAST_IOU
 
     def open(self) -> tuple[Image, tuple[LabelledPlate, ...], tuple[Box, ...]]:
-        """The pixels, and the plates with and without a label, where they are after the recipe.
+        """The pixels, the labelled plates and the unlabelled boxes, after the recipe.
 
-        Raises ImageError: The file, which is named, can't be read.
+        Raises ImageError: The file can't be read; the message names it.
         """
         pixels = self.load()
         if not self.recipe:
@@ -161,7 +162,7 @@ def russian(data: Path) -> list[Photo]:
 
 
 def worse(data: Path) -> list[Photo]:
-    """The same, made worse by each recipe, and cut to their first plates."""
+    """The photos of `russian`, degraded by each recipe, and cropped to their first plates."""
     cut = [
         replace(photo, row=f"{RUSSIAN}, cut out", plates=(plate,), recipe=_cut(plate.box))
         for photo in russian(data)
@@ -185,12 +186,12 @@ def latin(data: Path) -> list[Photo]:
 
 
 def world(data: Path) -> list[Photo]:
-    """The fifth of ``world_photos`` that nothing was trained on, with what can be read there."""
+    """The held-out fifth of ``world_photos``, with the texts of legible plates."""
     found = []
     known = json.loads((Path(__file__).parent / "world_texts.json").read_text(encoding="utf-8"))
     for photo in labels.load_world_photos(data, held_out=True):
         plates = photo.plates
-        if texts := known.get(photo.path.name):  # "" where nobody can read, "/" between lines
+        if texts := known.get(photo.path.name):  # "" for an illegible plate, "/" between lines
             plates = tuple(
                 replace(p, text=t.replace("/", ""), lines=1 + t.count("/"), legible=t != "")
                 for p, t in zip(plates, texts, strict=True)
@@ -200,7 +201,7 @@ def world(data: Path) -> list[Photo]:
 
 
 def without_plates(data: Path) -> list[Photo]:
-    """``no_plates``: the half that is held out, and the half that the detector has seen."""
+    """``no_plates``: the held-out half, and the half that the detector was trained on."""
     if not (folder := data / "no_plates").is_dir():
         raise FileNotFoundError(f"{folder}: there is no such folder")
     return [
@@ -211,12 +212,12 @@ def without_plates(data: Path) -> list[Photo]:
 
 
 def samples(folder: Path) -> list[Photo]:
-    """The project's own sample scenes."""
+    """The project's sample scenes."""
     return [replace(_real("samples", photo), complete=True) for photo in labels.load_labels(folder)]
 
 
 def rendered(per_kind: int, workers: int) -> Iterator[Photo]:
-    """The benchmark: so many photos of each kind, and a fifth of that of each variant."""
+    """The benchmark: ``per_kind`` photos of each kind, and a fifth as many of each variant."""
     few = -(-per_kind // _VARIANT_SHARE)
     numbered = [
         (kind, index, variant)
@@ -236,7 +237,7 @@ def rendered(per_kind: int, workers: int) -> Iterator[Photo]:
 
 
 def video(clips: int, workers: int) -> Iterator[Photo]:
-    """Frames of rendered films of vehicles that come near, badly encoded, with their plates."""
+    """Frames of rendered, strongly compressed videos of approaching vehicles, with their plates."""
     render = partial(render_film, "approaching", kbits=_CLIP_KBITS)
     for film in map_ahead(render, workers, range(clips)):
         for number, (frame, truths) in enumerate(zip(film.frames(), film.truths, strict=True)):

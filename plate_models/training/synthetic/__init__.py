@@ -1,1 +1,1 @@
-"""Our own renderer of plates: flat plates, photographed crops and whole scenes."""
+"""The renderer of training data: flat plates, photographed crops and whole scenes."""

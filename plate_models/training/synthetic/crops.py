@@ -1,8 +1,8 @@
-"""Endless training crops: a plate on a car, photographed, and cut out as in serving.
+"""Endless training crops: a plate on a car, photographed, and cropped as in serving.
 
-The chain runs at the photo's own scale. A plate 60 px wide is blurred, made noisy and
-compressed at 60 px and only then enlarged to the crop's size: that is how small plates
-look when they reach the rectifier.
+The camera is simulated at the photo's own scale. A plate 60 px wide is blurred, made noisy and
+compressed at 60 px and only then enlarged to the crop's size: small plates look like that when
+they reach the rectifier.
 """
 
 from dataclasses import dataclass, replace
@@ -23,41 +23,42 @@ from plate_models.training.synthetic.plates import PlateImage, PlateStyle
 from plate_models.training.synthetic.scenes import draw_clutter
 from plate_models.training.tables import choose, log_uniform, pick, tables_of
 
-# What is no plate, and bears no text to be read.
+# The kind of crops without a plate, and without a text to read.
 CLUTTER = "clutter"
 
 
 @dataclass(frozen=True)
 class CropStyle:
-    """How rendered crops vary."""
+    """The distribution of rendered crops."""
 
-    # Names of kinds, with the share of each: a third are plates of any country.
+    # Names of kinds with their odds: a third of the crops are plates of any country.
     kinds: Shares = (*TRAINING_SHARES, (LATIN, 0.52), (CLUTTER, 0.05))
     width_px: tuple[float, float] = (38, 400)  # of the plate in the photo, logarithmic
     two_line_width_px: tuple[float, float] = (30, 260)
-    steep_share: float = 0.45
+    steep_share: float = 0.45  # of plates seen at a steeper angle
     tilt_share: float = 0.15  # of plates that are turned further about the optical axis
-    # Standard deviation of each side of the box, as a share of its width, of most and of sloppy
-    # boxes. Heights move twice as far; those of two-line plates less, as their margin is smaller.
+    # Standard deviation of the box's left and right sides, as a share of its width: of ordinary
+    # boxes and of sloppy ones. Top and bottom move by twice that share of the height, but less on
+    # two-line plates: their margin is smaller.
     box_jitter: tuple[float, float] = (0.02, 0.055)
     sloppy_share: float = 0.4
     holder_box_share: float = 0.25  # of boxes around the holder, not the plate
     plate: PlateStyle = plates.DEFAULT_STYLE
-    # Of night scenes in the light of an infrared lamp: sheets shine, the rest is nearly black.
+    # Of night scenes lit by an infrared lamp: sheets shine, everything else is nearly black.
     infrared_share: float = 0.06
     photo: PhotoStyle = BAD_CAMERAS
 
 
 DEFAULT_CROPS = CropStyle()
 _TABLES = tables_of(__file__)
-# Standard deviations of the turn about the optical, the vertical and the horizontal axis, of most
-# plates and of steep ones; of the first, where plates are tilted.
+# Standard deviations of roll, yaw and pitch, of ordinary plates and of steep ones; the roll's of
+# tilted plates.
 _SPREAD_DEG, _TILT_DEG = ((2.5, 15, 9), (8, 36, 17)), 15
 _DISTANCE = (4, 16)  # of the camera, in plate widths
 _BOX_LIMIT = (0.14, 0.3)  # the most that a box's sides move, as shares of its width and height
-# Of plates that shine in front of a dim car: sheets return headlights, paint does not.
+# Share of plates that shine in front of a dim car: sheets reflect headlights back, paint does not.
 _LIT_SHARE = 0.2
-# Where a photo keeps less of a plate's detail, another is taken: no person could read it.
+# A photo that keeps less of a plate's detail is taken again: no person could read the plate.
 _LEAST_KEPT = 0.4
 _ATTEMPTS = 5
 
@@ -70,7 +71,7 @@ class CropSample:
     # (4, 2) float32, the plate's corners TL, TR, BR, BL in crop pixels, where (0, 0) is the corner
     # of the first pixel and not its centre.
     quad: Field
-    rows: tuple[str, ...]  # its one or two lines of text, in Latin letters; ("",) if it is no plate
+    rows: tuple[str, ...]  # one or two lines of text, in Latin letters; ("",) for clutter
 
     @property
     def text(self) -> str:
@@ -79,7 +80,7 @@ class CropSample:
 
 
 def _sample_view(plate: PlateImage, width_px: float, rng: Generator, style: CropStyle) -> Floats:
-    """Homography from the plate's picture to photo pixels around some origin."""
+    """Draw a homography from the plate's image to photo pixels around an arbitrary origin."""
     spread = np.array(_SPREAD_DEG[int(rng.random() < style.steep_share)])
     if rng.random() < style.tilt_share:
         spread[0] = _TILT_DEG
@@ -90,7 +91,7 @@ def _sample_view(plate: PlateImage, width_px: float, rng: Generator, style: Crop
 def _sample_box(
     corners: Floats, lines: int, rng: Generator, style: CropStyle
 ) -> tuple[Floats, Floats]:
-    """A detector's box around the corners, as it errs, widened by the rectifier's margin."""
+    """Draw a box as the detector may find it, with its errors, plus the rectifier's margin."""
     low, high = corners.min(axis=0), corners.max(axis=0)
     margin_h, margin_w = RECTIFIER.margin_hw(lines)
     slack = np.array([1, margin_h / RECTIFIER.margin_hw(1)[0]])
@@ -109,7 +110,7 @@ def _paint(rng: Generator) -> Floats:
 
 
 def _paint_background(size_hw: tuple[int, int], quad: Field, rng: Generator) -> Image:
-    """Paint a car's part for a plate to hang on, (H, W, 3) uint8 RGB."""
+    """Paint the part of a car around a plate, (H, W, 3) uint8 RGB."""
     height, width = size_hw
     shade = 1 + rng.normal(0, rng.uniform(0.02, 0.3), (4, 4))
     shade += rng.normal(0, rng.uniform(0, 0.2), (4, 1))
@@ -136,7 +137,7 @@ def _paint_background(size_hw: tuple[int, int], quad: Field, rng: Generator) -> 
         thick = rng.beta(1, 3) * 0.4 * height
         bar(rng.uniform(-0.1, 1.1) * height, slope + rng.normal(0, 0.04), thick, colour)
     middle, size = quad.mean(axis=0), np.ptp(quad, axis=0)
-    if rng.random() < 0.5:  # the niche or the bumper's face that carries the plate
+    if rng.random() < 0.5:  # the recess or the bumper's face that carries the plate
         grown = middle + (quad - middle) * (rng.uniform(1.05, 1.7), rng.uniform(1.1, 2.4))
         grown += rng.normal(0, 0.06, 2) * size
         colour = _paint(rng) if rng.random() < 0.35 else np.full(3, rng.uniform(5, 50))
@@ -157,7 +158,7 @@ def _paint_background(size_hw: tuple[int, int], quad: Field, rng: Generator) -> 
 def _compose(
     plate: PlateImage, view: Floats, size_wh: tuple[int, int], infrared: bool, rng: Generator
 ) -> Image:
-    """Paint the plate, seen through ``view``, over a background."""
+    """Render the plate through the homography ``view`` over a background."""
     width, height = size_wh
     corners = imaging.apply_homography(view, plate.quad).astype(np.float32)
     scene = _paint_background((height, width), corners, rng)
@@ -166,7 +167,7 @@ def _compose(
         scene = np.asarray(cv2.convertScaleAbs(scene, alpha=share), np.uint8)
     seen = imaging.see(plate.layers, view, size_wh)
     if infrared:
-        # Dyes of sheets and of paint are bright in infrared light, soot is not.
+        # In infrared light, dyes of sheets and of paint are bright; carbon black is not.
         contrast = rng.uniform(0.5, 1)
         pale = 0.9 * (1 - contrast) * seen[..., 3:]
         seen[..., :3] = np.rint(contrast * seen[..., :3] + pale)
@@ -175,9 +176,9 @@ def _compose(
 
 
 def cut_crop(photo: Image, low: Floats, high: Floats, quad: Floats) -> tuple[Image, Field]:
-    """Cut a region out of a photo, as serving does, and scale it to the rectifier's crop.
+    """Crop a region of a photo, as serving does, and scale it to the rectifier's crop.
 
-    Returns the crop, (H, W, 3) uint8 of ``RECTIFIER.crop_hw``, and the quad in its pixels.
+    Returns the crop, (H, W, 3) uint8 of ``RECTIFIER.crop_hw``, and the quad in crop pixels.
     """
     (left, top), (right, bottom) = low.tolist(), high.tolist()
     cut = pixels.crop(photo, (left, top, right, bottom), RECTIFIER.crop_hw)[0]
@@ -186,12 +187,12 @@ def cut_crop(photo: Image, low: Floats, high: Floats, quad: Floats) -> tuple[Ima
 
 
 def crop_around(photo: Image, quad: Floats, lines: int, rng: Generator) -> tuple[Image, Field]:
-    """Cut a plate with these corners out of a photo, in a box that errs; returns as `cut_crop`."""
+    """Crop a plate with these corners in a box with a detector's errors; returns as `cut_crop`."""
     return cut_crop(photo, *_sample_box(quad, lines, rng, DEFAULT_CROPS), quad)
 
 
 def _kept(scene: Image, photo: Image, quad: Floats) -> float:
-    """Correlation of a plate's fine detail, in a quad (4, 2), with the photo's, in [0, 1]."""
+    """Correlation of the scene's and the photo's fine detail within a quad (4, 2), in [0, 1]."""
     (left, top), (right, bottom) = np.clip(quad.min(axis=0), 0, None), quad.max(axis=0)
     part = slice(int(top), int(bottom) + 1), slice(int(left), int(right) + 1)
     side = max(3, round(0.06 * (right - left)))
@@ -207,10 +208,10 @@ def _kept(scene: Image, photo: Image, quad: Floats) -> float:
 def render_crop(
     rng: Generator, style: CropStyle = DEFAULT_CROPS, kind: str | None = None
 ) -> CropSample:
-    """Render one crop as the pipeline cuts it around a detected plate.
+    """Render one crop as the pipeline crops a detected plate.
 
-    The same state of chance gives the same sample. The kind is `LATIN`, `CLUTTER` or a key of
-    ``KINDS``, else it is a ValueError; None draws one by the style's shares.
+    The same generator state gives the same sample. The kind is `LATIN`, `CLUTTER` or a key of
+    ``KINDS``; None draws a kind by the style's odds. Raises ValueError for another kind.
     """
     if kind is None:
         (kind,) = choose(style.kinds, rng)
@@ -227,13 +228,13 @@ def render_crop(
     if rng.random() < style.holder_box_share:
         outline = imaging.box_corners(*plate.alpha.shape[::-1]).astype(np.float32)
     low, high = _sample_box(imaging.apply_homography(view, outline), len(rows), rng, style)
-    # A rim of random size keeps edge effects out and moves the JPEG grid.
+    # A margin of random size keeps edge effects out of the crop and shifts the JPEG grid.
     origin = low - rng.uniform(6, 14, 2)
     size = np.ceil(high - origin + 8).astype(int)
     size_wh, camera = (int(size[0]), int(size[1])), style.photo
     infrared = rng.random() < style.infrared_share
     if infrared:
-        # What has little contrast bears little blur.
+        # Infrared scenes have little contrast: much blur would make plates illegible.
         camera = replace(
             camera,
             dark_share=0,

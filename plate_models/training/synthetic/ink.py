@@ -1,4 +1,4 @@
-"""What is printed on a plate, as coverage: frame, dividers, characters, country sign."""
+"""Draws a plate's print as coverage: frame, dividers, characters, country sign."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -12,22 +12,22 @@ from plate_models.training.imaging import Mask
 from plate_models.training.synthetic.kinds import Box, Glyph, Group, Layout, PlateKind
 from plate_models.training.tables import pick
 
-# Master masks are drawn at this scale and shrunk, so that edges come out anti-aliased.
+# Master masks are drawn at this scale and downscaled, which anti-aliases their edges.
 _MASTER_PX_PER_MM = 8.0
 _ROUNDING_MM = 1.3  # standard deviation of the blur that rounds a glyph's corners
 CORNER_MM = 9.0
 _FRAME_MM = (2.0, 2.6, 3.2)
 _INSET_MM = 2.8
-# Upper and lower lines keep this far from the plate's middle, strokes included.
+# Distance of the upper and the lower line's strokes from the plate's middle.
 _CLEAR_MM = 1.2
-# Heights are whole multiples of this: glyphs are cached per height.
+# Character heights are multiples of this, because glyphs are cached per height.
 _HEIGHT_STEP_MM = 2.0
 
 
 @lru_cache(maxsize=512)
 def _master(glyph: Glyph, bolder_mm: float) -> Mask:
     scale = _MASTER_PX_PER_MM
-    pad = 4.0  # Room for the rounding blur and for bolder strokes.
+    pad = 4.0  # room for the rounding blur and for bolder strokes
     size_wh = round((glyph.width + 2 * pad) * scale), round((glyph.height + 2 * pad) * scale)
     picture = Image.new("L", size_wh)
     draw = ImageDraw.Draw(picture)
@@ -41,7 +41,7 @@ def _master(glyph: Glyph, bolder_mm: float) -> Mask:
     grown = bolder_mm / 2
     canvas[: round((pad - grown) * scale)] = 0
     canvas[round((pad + glyph.height + grown) * scale) :] = 0
-    # Blurring and thresholding rounds convex and concave corners alike.
+    # Blurring and thresholding rounds both convex and concave corners.
     blurred = cv2.GaussianBlur(canvas, (0, 0), _ROUNDING_MM * scale)
     rounded: Mask = np.where(blurred > 127, 255, 0).astype(np.uint8)
     inner = round(pad * scale / 2)
@@ -50,10 +50,10 @@ def _master(glyph: Glyph, bolder_mm: float) -> Mask:
 
 @lru_cache(maxsize=8192)
 def glyph_mask(glyph: Glyph, px_per_mm: float, height_mm: float, bolder_mm: float = 0.0) -> Mask:
-    """Rasterise a glyph, scaled to a height; the result is cached and must not be written to.
+    """Rasterise a glyph, scaled to a height; the result is cached and read-only.
 
-    Strokes are first made bolder, or thinner. Returns (H, W) uint8 coverage with the glyph's box in
-    its middle and a margin of 2 mm (times the glyph's scaling) on each side.
+    Strokes are first made bolder, or thinner if ``bolder_mm`` is negative. Returns (H, W) uint8
+    coverage: the glyph's box with a margin of 2 mm (times the glyph's scaling) on each side.
     """
     master = _master(glyph, bolder_mm)
     factor = px_per_mm * height_mm / glyph.height / _MASTER_PX_PER_MM
@@ -109,7 +109,7 @@ def draw_ink(
 
 
 def loosen(layout: Layout, kind: PlateKind, rng: Generator) -> Layout:
-    """Vary the sizes and the places of a layout's groups by the kind's looseness.
+    """Vary the sizes and positions of a layout's groups by the kind's looseness.
 
     Groups of two-line plates stay in their half of the plate.
     """
@@ -138,7 +138,7 @@ def loosen(layout: Layout, kind: PlateKind, rng: Generator) -> Layout:
 
 
 def _vary(group: Group, share: float, rng: Generator) -> Group:
-    """Scale a group and its gaps about its middle, and shift it."""
+    """Scale a group and its gaps about the group's middle, and shift it."""
     size = 1 + float(np.clip(rng.normal(0, share), -3 * share, 1.5 * share))
     spread = size * (1 + float(np.clip(rng.normal(0, share / 2), -share / 2, share / 2)))
     middle = sum(group.centres) / len(group.centres)
@@ -154,7 +154,7 @@ def _vary(group: Group, share: float, rng: Generator) -> Group:
 
 
 def _below(group: Group, top: float, foot: float) -> Group:
-    """Lift and shrink a group until it stands between two lines."""
+    """Lift and shrink a group so that it fits between the heights ``top`` and ``foot``."""
     foot = min(group.foot, foot)
     room = _HEIGHT_STEP_MM * ((foot - top) // _HEIGHT_STEP_MM)
     heights = min(group.digit_height, room), min(group.letter_height, room)
@@ -162,7 +162,7 @@ def _below(group: Group, top: float, foot: float) -> Group:
 
 
 def stamp(ink: Mask, mask: Mask, centre_x: float, top_y: float) -> None:
-    """Lay a glyph's coverage over the ink at a place in pixels, clipped to it."""
+    """Draw a glyph's coverage into the ink, in place, at a position in pixels; clip it there."""
     left = round(centre_x - mask.shape[1] / 2)
     top = round(top_y)
     x0, y0 = max(left, 0), max(top, 0)
@@ -175,7 +175,7 @@ def stamp(ink: Mask, mask: Mask, centre_x: float, top_y: float) -> None:
 
 @lru_cache(maxsize=128)
 def _frame(px_per_mm: float, size_mm: tuple[float, float], thick_mm: float) -> Mask:
-    """The line along the plate's rim, as coverage."""
+    """Coverage of the line along the plate's edge."""
     scale = 4 * px_per_mm
     size_wh = round(size_mm[0] * scale), round(size_mm[1] * scale)
     outer, inner = (
@@ -187,7 +187,7 @@ def _frame(px_per_mm: float, size_mm: tuple[float, float], thick_mm: float) -> M
 
 
 def rounded_box(size_wh: tuple[int, int], inset: float, radius: float) -> Mask:
-    """A filled box with round corners, ``inset`` pixels from the image's sides."""
+    """Coverage of a filled box with round corners, ``inset`` pixels from the image's sides."""
     picture, low = Image.new("L", size_wh), round(inset)
     corners = low, low, size_wh[0] - 1 - low, size_wh[1] - 1 - low
     ImageDraw.Draw(picture).rounded_rectangle(corners, max(1, round(radius)), 255)

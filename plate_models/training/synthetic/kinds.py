@@ -1,8 +1,8 @@
-"""The kinds of plates: what stands where on each, in which colours, how common it is; their texts.
+"""The kinds of plates: their layouts, colours and shares of the rendered plates; random texts.
 
-All of it comes from the countries' files; ``recognition/countries/ru.toml`` explains the keys. A
-format can be rendered if it has a table ``[formats.plate]``, to which the country's ``[plate]``
-gives defaults. Lengths are in millimetres from the plate's left top corner, or from a glyph's.
+All data come from the countries' files; ``recognition/countries/ru.toml`` explains the keys. A
+format can be rendered if it has a table ``[formats.plate]``; the country's ``[plate]`` has the
+defaults. Lengths are in millimetres from the top left corner of the plate or of the glyph.
 """
 
 import json
@@ -30,35 +30,36 @@ Box: TypeAlias = tuple[float, float, float, float]
 RGB: TypeAlias = tuple[float, float, float]
 Shares: TypeAlias = tuple[tuple[str, float], ...]
 Table = TypeVar("Table")
-_OUTLINED = "ru"  # the country whose file has outlines for all of them
+_OUTLINED = "ru"  # the country whose file has the outlines that all countries share
 _Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-# What is drawn without measured places, by any typeface.
+# The characters that any typeface can draw.
 _LATIN = {*string.digits, *string.ascii_uppercase}
 _Purpose = Literal["training", "calibration"]
 _Colour = Literal["white", "black", "red", "yellow", "green", "blue"]
 
-# Of texts: common regions and repeats are more often than chance has them.
+# Odds of a busy region's code against other codes; share of texts whose region is any code; share
+# of numbers, letters and codes that repeat one character.
 _BUSY_WEIGHT = 8.0
 _UNIFORM_SHARE = 0.15
 _REPEAT_SHARE = 0.12
-# Letters of old series that still turn up.
+# Share of texts with a letter of old series that are still in use.
 _RARE_LETTER_SHARE = 0.004
 _TRIES = 1000
 
 
 class Strict:
-    """Tables of a file: other types and other keys are refused."""
+    """Base of a file's tables: refuses other types and unknown keys."""
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
 
 
 @dataclass(frozen=True)
 class Stroke(Strict):
-    """A pen line: joints are round, ends are cut square unless ``round_ends``."""
+    """A pen stroke with round joints; its ends are square unless ``round_ends``."""
 
-    pen: float  # its width
-    # Points (x, y); arcs (centre x and y, radii x and y, start, stop), degrees clockwise from +x,
-    # of a superellipse if a power follows; and Bezier curves (x and y of four control points).
+    pen: float  # width
+    # Points (x, y); arcs (centre x and y, radii x and y, start, stop; degrees clockwise from +x),
+    # of a superellipse if its power follows; and Bezier curves (x and y of four control points).
     path: tuple[
         Point
         | tuple[float, float, float, float, float, float]
@@ -83,10 +84,10 @@ class Stroke(Strict):
         return points
 
 
-# Compared by identity: masks are cached by glyph.
+# Compared by identity, because masks are cached by glyph.
 @dataclass(frozen=True, eq=False)
 class Glyph(Strict):
-    """A character: strokes (x to the right, y down from its top), clipped to its height."""
+    """A character's strokes (x to the right, y down from the top), clipped to its height."""
 
     width: float
     strokes: tuple[Stroke, ...]
@@ -105,72 +106,72 @@ def _arc(
 
 @dataclass(frozen=True)
 class Group(Strict):
-    """Characters side by side on one foot line."""
+    """Characters side by side on one baseline."""
 
-    centres: Annotated[tuple[float, ...], Field(min_length=1)]  # middle of each character
-    foot: float  # where they stand
+    centres: Annotated[tuple[float, ...], Field(min_length=1)]  # x of each character's middle
+    foot: float  # y of the baseline
     digit_height: float = 76.0
     letter_height: float = 58.0
 
 
 @dataclass(frozen=True)
 class Layout(Strict):
-    """Where things stand on a plate."""
+    """The positions of a plate's parts."""
 
     size_mm: tuple[countries.Length, countries.Length]  # width and height of the plate
     serial: tuple[Group, ...]  # the groups of the serial number in reading order
-    region: Group  # what is read last; dividers, country sign and flag move with it
-    screws: tuple[Point, ...] = ()  # where plates are screwed on
+    region: Group  # read last; dividers, country sign and flag move with it
+    screws: tuple[Point, ...] = ()
     dividers: tuple[Box, ...] = ()  # lines (x0, y0, x1, y1) around the region
-    sign: Point = (0, 0)  # left end and top of the country's sign
-    sign_height: countries.Length = 20.0  # of its letters
-    flag: Box = (0, 0, 0, 0)  # its box (x0, y0, x1, y1)
+    sign: Point = (0, 0)  # left end and top of the country sign
+    sign_height: countries.Length = 20.0  # of the sign's letters
+    flag: Box = (0, 0, 0, 0)  # x0, y0, x1, y1
 
     @property
     def characters(self) -> int:
-        """Length of the texts that fit."""
+        """Length of the texts that fit this layout."""
         return sum(len(group.centres) for group in (*self.serial, self.region))
 
 
 @dataclass(frozen=True)
 class _Plate(Strict):
-    """A format's plate, as its country's file describes it."""
+    """A format's table ``[formats.plate]``, with the country's defaults."""
 
     shares: dict[_Purpose, _Share] = field(default_factory=dict)  # of all rendered plates
-    # One or more for each length of its texts; which one is a matter of chance.
+    # At least one for each length of the format's texts; the renderer draws one that fits.
     layouts: tuple[Layout, ...] = ()
-    # Without layouts the format has sizes, and characters are set in a typeface, side by side.
-    typefaces: tuple[str, ...] = ()  # names of the fonts' files; none means any
-    sheet: tuple[RGB, RGB] = ((250,) * 3, (250,) * 3)  # range in full light, RGB in [0, 255]
-    light_ink: bool = False  # characters are white; else black
+    # A format without layouts has sizes; its characters are typeset side by side.
+    typefaces: tuple[str, ...] = ()  # file names of fonts; () means any font
+    sheet: tuple[RGB, RGB] = ((250,) * 3, (250,) * 3)  # range of colours in full light, [0, 255]
+    light_ink: bool = False  # whether characters are white; else they are black
     sign: str = ""  # of the country, such as "RUS"
-    flag: tuple[_Colour, ...] = ()  # its stripes from top to bottom
-    # Factors on a style's chances of flag and holder, and the chance of each divider.
+    flag: tuple[_Colour, ...] = ()  # stripes from top to bottom
+    # Factors on a style's probabilities of flag and holder, and the probability of each divider.
     flag_share: _Share = 1.0
     holder_share: _Share = 1.0
     divider_share: _Share = 1.0
     looseness: _Share = 0.03  # standard deviation of the sizes and the gaps of groups, as a share
-    busy_regions: tuple[str, ...] = ()  # names of those whose codes are the commonest
-    codes: tuple[str, ...] = ()  # in place of the country's region codes
+    busy_regions: tuple[str, ...] = ()  # names of the regions whose codes are most common
+    codes: tuple[str, ...] = ()  # replaces the country's region codes
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlateKind(_Plate):
-    """One kind of plate: its format, and how it looks."""
+    """One kind of plate: a format and its appearance."""
 
     format: PlateFormat
-    table: FormatTable  # the format as its file has it
+    table: FormatTable  # the format's table in the country's file
     country: Grammar
-    outlines: Mapping[str, Glyph]  # of its country, and of ours for what that has not
+    outlines: Mapping[str, Glyph]  # the country's own, and those of `_OUTLINED` for the rest
 
     @property
     def smallest_mm(self) -> tuple[float, float]:
-        """Width and height of the smallest plate of the kind."""
+        """Width and height of the smallest plate of this kind."""
         return min(self.table.sizes_mm or (layout.size_mm for layout in self.layouts))
 
     @property
     def smallest_character(self) -> float:
-        """Least height of a character, as a share of the plate's width."""
+        """Height of the smallest character, as a share of the plate's width."""
         if sizes := self.table.sizes_mm:
             return min(0.6 * height / self.format.lines / width for width, height in sizes)
         return min(
@@ -182,14 +183,14 @@ class PlateKind(_Plate):
         )
 
     def glyph_of(self, char: str) -> Glyph:
-        """How a character of a text looks: as its country writes it, if that has an outline."""
+        """The outline of a text's character: of its native form if there is one, else its own."""
         own = self.format.native.get(char, "")
         return self.outlines[own if own in self.outlines else char]
 
     def rows(self, text: str) -> tuple[str, ...]:
-        """A text line by line, with spaces where its pattern has some: ("1234", "AB 77").
+        """Split a text into lines, with the spaces of its pattern: ("1234", "AB 77").
 
-        Raises ValueError: It follows no pattern.
+        Raises ValueError: The text follows no pattern of the format.
         """
         matches = (expression.fullmatch(text) for expression in self.format.patterns)
         fits = [
@@ -209,7 +210,7 @@ class PlateKind(_Plate):
         return tuple(" ".join(row.split()) for row in spelled.split("/"))
 
     def layouts_of(self, text: str) -> tuple[Layout, ...]:
-        """The layouts that a text fits: at least one, if it follows one of the patterns."""
+        """The layouts that fit a text: at least one if the text follows a pattern."""
         return tuple(layout for layout in self.layouts if layout.characters == len(text))
 
 
@@ -217,7 +218,7 @@ class PlateKind(_Plate):
 def kinds_of(country: str) -> Mapping[str, PlateKind]:
     """The kinds of a country's plates by name, in the order of its file.
 
-    Raises FormatError: The file is missing or malformed; names the file, the format and the key.
+    Raises FormatError: The file is missing or malformed; the message names file, format and key.
     """
     path = countries.COUNTRIES / f"{country}.toml"
     definition, grammar = read_country(path)
@@ -237,12 +238,12 @@ def kinds_of(country: str) -> Mapping[str, PlateKind]:
         if strange := set(looks.busy_regions) - set(grammar.regions.values()):
             raise FormatError(f"{place}.busy_regions: {sorted(strange)} are not in [regions]")
         if not looks.layouts + looks.typefaces and (own := set(grammar.alphabet) - _LATIN):
-            raise FormatError(f"{place}: {sorted(own)} need 'layouts', or 'typefaces' of them")
+            raise FormatError(f"{place}: {sorted(own)} need 'layouts', or 'typefaces' with them")
         drawn = {one.characters for one in looks.layouts}
         if drawn and (lengths := {len(places) for places, _ in plate_format.spellings} - drawn):
             raise FormatError(f"{place}: no layout has {sorted(lengths)} characters")
         if looks.layouts and (missing := set(grammar.alphabet + looks.sign) - set(outlines)):
-            raise FormatError(f"{path}: plate.outlines: there are none of {sorted(missing)}")
+            raise FormatError(f"{path}: plate.outlines: no outlines of {sorted(missing)}")
         found[table.name] = PlateKind(
             **vars(looks), format=plate_format, table=table, country=grammar, outlines=outlines
         )
@@ -251,12 +252,12 @@ def kinds_of(country: str) -> Mapping[str, PlateKind]:
 
 def _read(kind: type[Table], table: Mapping[str, Any], place: str) -> Table:
     with named(place, FormatError):
-        # As JSON: there, lists are tuples even in strict mode.
+        # From JSON, because strict mode accepts lists as tuples only there.
         return TypeAdapter(kind).validate_json(json.dumps(table, default=str))
 
 
 def kind_named(name: str) -> PlateKind:
-    """The kind of a format.
+    """The kind of a format's name.
 
     Raises ValueError: The renderer has no such kind.
     """
@@ -266,17 +267,17 @@ def kind_named(name: str) -> PlateKind:
     return kinds[name]
 
 
-# Ours first: its car is the plate that is meant where no kind is named.
+# The home country first: the first of its kinds, its car's plate, is the default.
 _NAMES = (RECOGNIZER.countries[0], *at_hand())
 KINDS = {name: kind for country in _NAMES for name, kind in kinds_of(country).items()}
 CAR = next(iter(KINDS))
-# Those with measured places.
+# The kinds with measured layouts; the others are typeset.
 DRAWN = tuple(name for name, kind in KINDS.items() if kind.layouts)
 TRAINING_SHARES, CALIBRATION_SHARES = (
     tuple(
         (name, share)
         for name, kind in KINDS.items()
-        # A net learns what its alphabet can spell.
+        # The recognizer can only learn texts that its alphabet can spell.
         if (share := kind.shares.get(purpose))
         and (purpose != "training" or {*kind.country.alphabet} <= {*RECOGNIZER.alphabet})
     )
@@ -286,7 +287,7 @@ TRAINING_SHARES, CALIBRATION_SHARES = (
 
 @cache
 def _code_odds(kind: str) -> list[tuple[str, float]]:
-    """All region codes in use on a kind, with their odds."""
+    """All region codes of a kind, with their odds."""
     about, names = kind_named(kind), kind_named(kind).country.regions
     listed = [code for code in sorted(names) if any(fits(one, code) for one in about.table.region)]
     codes = list(about.codes) or listed
@@ -330,7 +331,7 @@ def _sample_letters(letters: str, count: int, rng: Generator) -> Iterator[str]:
 def _draw_text(kind: PlateKind, rng: Generator, repeats: bool) -> str:
     symbols = symbols_of(pick(kind.table.patterns, rng), kind.country.alphabet)
     letters = _sample_letters(kind.table.letters, symbols.count("L"), rng)
-    # Where 000 is never issued, no other number is 0, either.
+    # A format that never issues 000 has no other number of zeros either.
     first, region_at = int(bool(kind.table.never)), -1
     chars: list[str] = []
     for symbol, group in groupby(symbols):
@@ -356,11 +357,11 @@ def _draw_text(kind: PlateKind, rng: Generator, repeats: bool) -> str:
 
 
 def sample_text(rng: Generator, kind: str = CAR, repeats: bool = False) -> str:
-    """Draw the text of a plate of a kind, a key of ``KINDS``, such as "H002EX71".
+    """Draw a text, such as "H002EX71", for a kind out of ``KINDS``.
 
-    It follows one of its format's patterns; codes that are in use and busy regions are frequent,
-    and rare letters are rare. With `repeats`, codes that repeat a digit are frequent, too: three
-    narrow equal digits leave a recognizer little between them.
+    The text follows one of the format's patterns. Codes in use and busy regions are frequent, rare
+    letters are rare. With `repeats`, codes that repeat a digit are frequent, too: a recognizer
+    finds it hard to separate three narrow equal digits.
 
     Raises:
         ValueError: There is no such kind.

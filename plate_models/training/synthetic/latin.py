@@ -1,9 +1,9 @@
-"""Flat plates of any country with Latin letters: layout, typeface and colours by chance.
+"""Flat plates of any country with Latin letters: random layout, typeface and colours.
 
-Nothing here is one country's standard. Proportions, bands, seals and colours are those that many
-countries have, mixed at random, so that a recognizer learns letters and not layouts. Typefaces are
-free fonts from a folder, and block letters made up by chance. Lengths are in millimetres from the
-plate's left top corner.
+No plate follows one country's standard. Proportions, bands, seals and colours of many countries are
+mixed at random, so that a recognizer learns letters and not layouts. Typefaces are free fonts from
+a folder, and randomly generated block letters. Lengths are in millimetres from the plate's top left
+corner.
 """
 
 import os
@@ -26,42 +26,41 @@ from plate_models.training.synthetic.kinds import RGB, Box, Point
 from plate_models.training.tables import choose, pick, tables_of
 
 LATIN = "latin"
-# Typefaces as `make fonts` fetches them, or any others that lie there.
+# The folder of fonts that `make fonts` fills; other fonts in it are used, too.
 FONTS = Path(os.environ.get("PLATES_FONTS", ".cache/fonts"))
 _FILES = ("**/*-latin-[567]00-normal.woff", "**/*.ttf", "**/*.otf")
-# Glyphs are drawn with capitals so high and scaled down, with so much room around them.
+# Glyphs are drawn with capitals of this height and a margin of this width, then scaled down.
 CAPITALS_PX, PAD_PX = 96, 12
 
-# Patterns, sizes, colours, seals, words and the shapes of block letters, described there.
 _TABLES = tables_of(__file__)
 _LETTERS = [char for char in string.ascii_uppercase if char in RECOGNIZER.alphabet] or string.digits
-_REPEAT_SHARE = 0.1
-_TWO_LINES = 0.22
-# Of plates as the Americas have them: a word above low characters, which fill the plate's width.
+_REPEAT_SHARE = 0.1  # of texts with a single repeated digit
+_TWO_LINES = 0.22  # share of texts of at least four characters
+# Share of American plates: a word above low characters, which fill the plate's width.
 _AMERICAN_SHARE = 0.25
-# Of typefaces that are made up, and of those whose O and 0, or I and 1, are one shape.
+# Share of generated typefaces; share of rows that draw 0 as O, or 1 as I.
 _BLOCK_SHARE = 0.4
 _SAME_SHAPE_SHARE = 0.15
 _WIDEST_PEN = 0.19  # of a character's height
-# Of rows with gaps: dashes, seals, dots, nothing.
+# Cumulative shares of rows whose gaps have dashes, seals; the others have dots or nothing.
 _DASHED, _SEALED = 0.2, 0.7
 _BAND, _WHITE = (25, 60, 155), (240, 240, 240)
 _STAR = (235, 200, 30)
 
 
 class FontsMissingError(Exception):
-    """There is no typeface to render with; the message says where one was expected."""
+    """The folder has no usable font; the message names the folder."""
 
 
 @dataclass(frozen=True)
 class BlockLetters:
-    """A typeface of pen strokes, as plates are stamped; lengths are shares of its height."""
+    """A typeface of pen strokes like embossed plates; lengths are shares of its height."""
 
     width: float  # between the middles of a character's outer strokes
     pen: float
     rounding: float  # of corners
-    square: bool  # ends of strokes are cut, not round
-    shape: int  # of the characters that have several
+    square: bool  # whether strokes end square, not round
+    shape: int  # index of the shape of characters that have several
 
 
 Typeface = Path | BlockLetters
@@ -69,17 +68,17 @@ Typeface = Path | BlockLetters
 
 @dataclass(frozen=True)
 class LatinPlate:
-    """What a plate is to look like; what is None or empty is left to chance."""
+    """A plate's appearance; the renderer draws what is None or empty at random."""
 
-    rows: tuple[str, ...]  # one or two, of groups of characters with spaces between
+    rows: tuple[str, ...]  # one or two, of groups of characters separated by spaces
     size_mm: Point  # width and height
     band: str | None = None  # "left", "top", "word" or "none"
     colours: tuple[RGB, RGB] | None = None  # sheet and ink in full light, in [0, 255]
-    typefaces: tuple[str, ...] = ()  # names of files, one of which is taken
+    typefaces: tuple[str, ...] = ()  # file names to draw one from
 
 
 def sample_latin(rng: Generator) -> LatinPlate:
-    """Draw a text, its rows and a size."""
+    """Draw a random text, its rows and a size."""
     american = rng.random() < _AMERICAN_SHARE
     pattern = pick(_TABLES["american_patterns" if american else "patterns"], rng)
     row = "".join(char if char == " " else _character(char, rng) for char in pattern)
@@ -107,8 +106,8 @@ def _character(symbol: str, rng: Generator) -> str:
 def paint_latin(plate: LatinPlate, rng: Generator, px_per_mm: float) -> tuple[Image, Mask]:
     """Paint a plate, flat and evenly lit, in colours of full light.
 
-    Returns (H, W, 3) uint8 RGB, and (H, W) uint8 coverage of its characters; a FontsMissingError
-    says that there is no typeface in ``FONTS``.
+    Returns (H, W, 3) uint8 RGB, and (H, W) uint8 coverage of the characters. Raises
+    FontsMissingError if ``FONTS`` has none of the typefaces.
     """
     faces = [f for f in fonts_in(FONTS) if not plate.typefaces or f.name in plate.typefaces]
     if not faces:
@@ -127,7 +126,7 @@ def paint_latin(plate: LatinPlate, rng: Generator, px_per_mm: float) -> tuple[Im
     low = plate.band in ("top", "word")
     spans, (least, most) = [(top, bottom)], (0.5, 0.72) if low else (0.45, 0.86)
     if len(plate.rows) == 2:
-        # The rows of a plate are cut at its middle: RectifierSpec.row_spans.
+        # The pipeline splits two-line plates at their middle: RectifierSpec.row_spans.
         middle = plate.size_mm[1] * painter.between(0.49, 0.51)
         spans, least, most = [(max(top, 0.03 * bottom), middle), (middle, bottom)], 0.66, 0.88
     for row, (start, end) in zip(plate.rows, spans, strict=True):
@@ -139,7 +138,7 @@ def paint_latin(plate: LatinPlate, rng: Generator, px_per_mm: float) -> tuple[Im
 
 
 class _Painter:
-    """A plate in the making: its sheet, and in ``ink`` the coverage of what is printed last."""
+    """A plate while it is painted: the sheet in ``rgb``, the coverage of the print in ``ink``."""
 
     def __init__(self, face: Typeface, size_mm: Point, scale: float, rng: Generator) -> None:
         self.face, self.scale, self.rng = face, scale, rng
@@ -151,7 +150,7 @@ class _Painter:
         return float(self.rng.uniform(low, high))
 
     def scenery(self) -> None:
-        """A pale picture behind the characters, and small stickers in some corners."""
+        """Paint a pale picture behind the characters, and small stickers in some corners."""
         fade = np.linspace(0, 1, len(self.rgb))[:, None, None] * self.rng.uniform(-70, 70, 3)
         self.rgb[:] = np.clip(self.rgb + fade, 0, 255)
         scene, colour, share = self.rgb.copy(), self.rgb.mean((0, 1)), self.between(0.2, 0.7)
@@ -165,7 +164,7 @@ class _Painter:
                 self.fill(self.rgb, (x, y, x + wide, y + high), self.rng.uniform(0, 255, 3))
 
     def adorn(self, band: str | None, colour: RGB) -> Box:
-        """Bands at the sides or above, or a word; returns the room for the rows in between."""
+        """Paint bands at the sides or the top, or words; returns the box left for the rows."""
         left, top, right, bottom = 0.0, 0.0, self.width, self.height
         sides = {"left": 0.2, "top": 0.5, "word": 0.6, "none": 1.0}
         side = sides.get(band or "", self.rng.random())
@@ -189,7 +188,7 @@ class _Painter:
         return left, top, right, bottom
 
     def band(self, edge: float, ink: RGB) -> float:
-        """A band with stars or a coat of arms, and letters, along a side; returns its width."""
+        """Paint a band with stars or arms, and letters, along a side; returns its width."""
         wide = self.between(0.30, 0.44) * min(self.height, 130)
         x = abs(edge - wide / 2)
         if self.rng.random() < 0.25:
@@ -208,7 +207,7 @@ class _Painter:
         return wide
 
     def write(self, text: str, x: float, y: float, tall: float, room: float, colour: RGB) -> None:
-        """Write a small text around x and below y."""
+        """Write a small text, centred on x, with its top at y."""
         masks = [draw_glyph(self.face, char, 0) for char in text if char != " "]
         glyphs = np.hstack([mask[:, PAD_PX // 2 : -PAD_PX // 2] for mask in masks])
         unit, cover = tall / CAPITALS_PX, np.zeros_like(self.ink)
@@ -217,7 +216,7 @@ class _Painter:
         lay_over(self.rgb, cover, colour)
 
     def row(self, row: str, x0: float, x1: float, top: float, tall: float) -> None:
-        """Print a row of characters, with dashes or seals in its gaps."""
+        """Print a row of characters, with dashes, seals or dots in its gaps."""
         rng, side = self.rng, (x1 - x0) * self.between(0.02, 0.06)
         unit, stretch = tall / CAPITALS_PX, self.between(0.75, 1.25)
         bolder = int(rng.choice((-3, -1, 0, 0, 2, 4)))
@@ -241,7 +240,7 @@ class _Painter:
         fit = room / total
         if fit > 1:
             fit = self.between(1, min(fit, 1.45))
-        # Characters that would be narrower than this are lower instead.
+        # Characters that would have to be narrower than this share become lower instead.
         rise = min(1.0, fit / 0.6)
         top, tall = top + (1 - rise) * tall / 2, rise * tall
         x = x0 + side + (room - total * fit) * self.between(0.3, 0.7)
@@ -261,7 +260,7 @@ class _Painter:
             elif mark < 0.45:
                 radius = min(0.48 * step, tall * self.between(0.16, 0.32))
                 self.seal(middle, top + tall * self.between(0.25, 0.75), radius)
-            elif mark < _SEALED:  # one above the other, often with a dash between
+            elif mark < _SEALED:  # two seals, one above the other, often with a dash between
                 radius = min(0.48 * step, tall * self.between(0.16, 0.27))
                 for share in (0.22, 0.78):
                     self.seal(middle, top + share * tall, radius)
@@ -281,7 +280,7 @@ class _Painter:
         if self.rng.random() < 0.6:
             inner = radius * self.between(0.4, 0.8)
             self.dot(self.rgb, x, y, inner, colour + self.rng.normal(0, 70, 3))
-        # What is printed on them is too small to be read, and mustn't be taken for a character.
+        # Print on a seal is too small to read; the recognizer must learn to ignore it.
         tone = np.clip(colour + self.rng.normal(0, 110, 3), 0, 255).tolist()
         ends = (x, y) + radius * self.rng.uniform(-0.6, 0.6, (self.rng.integers(0, 7), 2, 2))
         for start, end in np.rint(ends * self.scale * 16).astype(int).tolist():
@@ -315,7 +314,7 @@ class _Painter:
         picture[y0 : max(y1, y0 + 1), x0 : max(x1, x0 + 1)] = colour
 
     def stamp(self, cover: Mask, mask: Mask, x: float, y: float, wide: float, high: float) -> None:
-        """Print a mask into a coverage, so wide and high, around x and below y."""
+        """Draw a mask, scaled to this size in mm, into a coverage: centred on x, its top at y."""
         size = max(1, round(wide * self.scale)), max(1, round(high * self.scale))
         small = np.asarray(cv2.resize(mask, size, interpolation=cv2.INTER_AREA), np.uint8)
         stamp(cover, small, x * self.scale, y * self.scale)
@@ -323,7 +322,7 @@ class _Painter:
 
 @cache
 def fonts_in(folder: Path) -> tuple[Path, ...]:
-    """The fonts in a folder, sorted; a FontsMissingError where there is none."""
+    """The font files in a folder, sorted; raises FontsMissingError if there are none."""
     found = {path for pattern in _FILES for path in folder.glob(pattern)}
     if not found:
         raise FontsMissingError(
@@ -334,7 +333,7 @@ def fonts_in(folder: Path) -> tuple[Path, ...]:
 
 
 def make_up(rng: Generator) -> BlockLetters:
-    """Make up a typeface."""
+    """Generate a random typeface."""
     width = rng.uniform(0.32, 0.62)
     pen = min(width * rng.uniform(0.2, 0.42), _WIDEST_PEN)
     rounding = rng.choice((0.08, 0.2, 0.35)) * rng.uniform(0.6, 1.4)
@@ -343,9 +342,10 @@ def make_up(rng: Generator) -> BlockLetters:
 
 @lru_cache(maxsize=4096)
 def draw_glyph(face: Typeface, char: str, bolder_px: int) -> Mask:
-    """(H, W) uint8 coverage of a character, its foot ``PAD_PX`` above the lower edge.
+    """(H, W) uint8 coverage of a character, its baseline ``PAD_PX`` above the lower edge.
 
-    A font's strokes are made bolder on either side, or thinner; made-up ones have their pen.
+    A font's strokes get bolder by ``bolder_px`` on each side, or thinner if it is negative; those
+    of block letters keep their pen's width.
     """
     if isinstance(face, BlockLetters):
         mask = _draw_block(face, char)
@@ -360,7 +360,7 @@ def draw_glyph(face: Typeface, char: str, bolder_px: int) -> Mask:
 
 @cache
 def _font(path: Path) -> ImageFont.FreeTypeFont:
-    """A font in the size in which its capitals are ``CAPITALS_PX`` high."""
+    """A font in the size at which capitals are ``CAPITALS_PX`` high."""
     _, top, _, _ = ImageFont.truetype(str(path), CAPITALS_PX).getbbox("H", anchor="ls")
     return ImageFont.truetype(str(path), round(CAPITALS_PX * CAPITALS_PX / max(-top, 1)))
 
@@ -368,8 +368,8 @@ def _font(path: Path) -> ImageFont.FreeTypeFont:
 def _draw_font(path: Path, char: str) -> Mask:
     font = _font(path)
     left, top, right, below = font.getbbox(char, anchor="ls")
-    # Round letters reach a little below the others, and in many typefaces J and Q far: these are
-    # squeezed, as on plates all are of one height.
+    # Round letters reach a little below the baseline; J and Q reach far below it in many typefaces.
+    # These are squeezed, because all characters of a plate have the same height.
     tall = CAPITALS_PX + (round(below) if below > PAD_PX / 2 else 0)
     size_wh = round(right - left) + 2 * PAD_PX, tall + 2 * PAD_PX
     picture, foot = Pictures.new("L", size_wh), (PAD_PX - left, PAD_PX + CAPITALS_PX)
@@ -394,7 +394,7 @@ def _draw_block(face: BlockLetters, char: str) -> Mask:
         for end, beside in ((0, 1), (-1, -2)) if face.square else ():
             along = points[end] - points[beside]
             longer = points[end] + 0.5 * pen * along / max(float(np.hypot(*along)), 1e-6)
-            # What leaves the character's box is cut at its rim below.
+            # The loop over the rims below clips strokes to the character's box.
             if (longer < -1).any() or longer[0] > width - pen + 1 or longer[1] > scale[1] + 1:
                 points[end] = longer
         places = np.rint((points + pen / 2 + PAD_PX) * 16).astype(np.int32)
@@ -405,7 +405,7 @@ def _draw_block(face: BlockLetters, char: str) -> Mask:
 
 
 def _rounded(points: Floats, radius: float) -> Floats:
-    """Round the inner corners of a line (N, 2)."""
+    """Round the corners of a polyline (N, 2)."""
     t = np.linspace(0, 1, 8)[:, None]
     line = [points[:1].copy()]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):

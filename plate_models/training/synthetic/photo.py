@@ -1,4 +1,4 @@
-"""What light, lens, sensor and compression make of a scene, (H, W, 3) RGB in [0, 255]."""
+"""Simulates light, lens, sensor and compression on a rendered scene, (H, W, 3) RGB in [0, 255]."""
 
 from dataclasses import dataclass
 
@@ -15,30 +15,30 @@ from plate_models.training.tables import Range, log_uniform, pick, tables_of
 
 @dataclass(frozen=True)
 class PhotoStyle:
-    """How photos differ from one another. Lengths are in pixels of the scene."""
+    """The distribution of photos' properties; lengths are in pixels of the scene."""
 
-    dark_share: float = 0.3  # of night and dusk scenes
+    dark_share: float = 0.3  # night and dusk
     dark_gain: Range = (0.2, 0.55)  # exposure, as a factor
     day_gain: Range = (0.5, 1.25)
     day_haze: Range = (0, 60)  # light added everywhere, in grey levels
     gamma: Range = (0.75, 1.35)  # exponent of the tone curve
     shadow_share: float = 0.2
     glare_share: float = 0.1
-    headlight_share: float = 0  # of lamps beside or above the plate
-    defocus: float = 0.3  # scale of the blur's standard deviation
+    headlight_share: float = 0  # lamps beside or above the plate
+    defocus: float = 0.3  # mean of the blur's standard deviation
     motion_share: float = 0.18
-    motion_px: Range = (1.5, 5)
-    motion_limit: float = 0.028  # as a share of the width of the photo
+    motion_px: Range = (1.5, 5)  # length of the motion blur
+    motion_limit: float = 0.028  # longest motion blur, as a share of the photo's width
     interlace_share: float = 0  # of two fields, taken one after the other
-    grey_share: float = 0  # of colourless photos and of single channels
-    resample_share: float = 0.2  # of photos that were enlarged after being taken: digital zoom
+    grey_share: float = 0  # without colour, or a single channel
+    resample_share: float = 0.2  # digital zoom: enlarged after capture
     resample_factor: Range = (0.5, 0.9)
     noise: Range = (0.4, 7)  # standard deviation in grey levels, logarithmic
     denoise_share: float = 0.2  # by the camera
     sharpen_share: float = 0.5  # by the camera
     sharpen: Range = (0.3, 2)
-    smear_share: float = 0  # of photos whose noise was removed with their details
-    video_share: float = 0  # of frames of videos, in place of JPEGs
+    smear_share: float = 0  # denoised so strongly that details are lost
+    video_share: float = 0  # frames of a video; the others are JPEGs
     video_quantizer: Range = (18, 40)
     jpeg_quality: Range = (18, 96)
     second_jpeg_share: float = 0.3
@@ -53,14 +53,14 @@ def camera(name: str) -> PhotoStyle:
 
 
 BAD_CAMERAS = camera("crops")
-# Pictures at least this wide and of strong contrast are compressed at any quality of the range.
+# Images of strong contrast, at least this wide, are compressed at any quality of the range.
 _FULL_WIDTH = 180.0
 _ZOOMS = (cv2.INTER_NEAREST, cv2.INTER_LINEAR, cv2.INTER_CUBIC)
 _LUMA = np.array([0.299, 0.587, 0.114])
-_CAST_SHARES = (0.2, 0.65)  # of strong casts of colour, by day and by night
-_H265_SHARE = 0.3  # the others are H.264
+_CAST_SHARES = (0.2, 0.65)  # of photos with a strong colour cast, by day and by night
+_H265_SHARE = 0.3  # of videos; the others are H.264
 _PRESETS = ("ultrafast", "superfast", "veryfast")
-# Frames are at least so large and consist of whole macroblocks.
+# Smallest frame size; frames consist of whole macroblocks.
 _LEAST_WH = (128, 96)
 _MACROBLOCK = 16
 
@@ -73,14 +73,14 @@ def _colour_gain(rng: Generator, cast_share: float) -> Floats:
 
 
 def _expose(image: Image, rng: Generator, style: PhotoStyle) -> Field:
-    """Set exposure, haze, tone curve and colour cast, by day or by night."""
+    """Apply exposure, haze, tone curve and colour cast, by day or by night."""
     dark = rng.random() < style.dark_share
     gain = log_uniform(style.dark_gain if dark else style.day_gain, rng)
     haze = rng.uniform(*((0, 30) if dark else style.day_haze)) * rng.random()
-    # Shadows are lit by another light than the plate: by night they are often blue.
+    # The haze has its own tint: shadows get other light than the plate, often blue at night.
     tint, haze_tint = (_colour_gain(rng, _CAST_SHARES[int(dark)]) for _ in range(2))
     levels = np.linspace(0, 1, 256)[:, None] ** rng.uniform(*style.gamma)
-    # Highlights roll off, so that a bright plate pales before it clips.
+    # Highlights roll off: a bright plate loses contrast before it clips.
     lit = levels * 255 * gain * tint + haze * haze_tint
     curve = np.where(lit > 225, 225 + 30 * np.tanh((lit - 225) / 30), lit)
     table = curve.astype(np.float32).reshape(1, 256, 3)
@@ -88,7 +88,7 @@ def _expose(image: Image, rng: Generator, style: PhotoStyle) -> Field:
 
 
 def _light_unevenly(image: Field, rng: Generator, style: PhotoStyle) -> Field:
-    """Multiply by a smooth light field, now and then by shadows with an edge."""
+    """Multiply by a smooth light field, and in some photos by a shadow with an edge."""
     height, width = image.shape[:2]
     field = 1 + float(rng.uniform(0, 0.2)) * blobs(rng, (height, width), (3, 4))
     if rng.random() < style.shadow_share:
@@ -100,9 +100,9 @@ def _light_unevenly(image: Field, rng: Generator, style: PhotoStyle) -> Field:
 
 
 def _from_edge(rng: Generator, height: int, width: int) -> Floats:
-    """Pixels from the edge of a shadow, (height, width), less than 0 within it.
+    """Signed distance from a shadow's edge in pixels, (height, width), negative in the shadow.
 
-    It is that of a car or a house, of a fence, or of leaves.
+    The shadow is that of a car or a house, of a fence, or of leaves.
     """
     kind = rng.random()
     if kind < 0.25:
@@ -121,7 +121,7 @@ def _from_edge(rng: Generator, height: int, width: int) -> Floats:
 
 
 def _add_glare(image: Field, rng: Generator) -> Field:
-    """Let a lamp or a reflection bloom over a part of the picture."""
+    """Add a lamp's or a reflection's bloom over a part of the image."""
     height, width = image.shape[:2]
     x = (np.arange(width) / width - rng.uniform(0, 1)) / rng.uniform(0.05, 0.4)
     y = (np.arange(height) / height - rng.uniform(0, 1)) / rng.uniform(0.1, 0.6)
@@ -131,7 +131,7 @@ def _add_glare(image: Field, rng: Generator) -> Field:
 
 
 def _add_headlights(image: Field, rng: Generator) -> Field:
-    """Let one or two lamps beside or above the plate outshine what is near them."""
+    """Add one or two lamps beside or above the plate, with halo and streak."""
     height, width = image.shape[:2]
     above, side = rng.random() < 0.3, rng.choice((-1, 1))
     for _ in range(int(rng.integers(1, 3))):
@@ -147,7 +147,7 @@ def _add_headlights(image: Field, rng: Generator) -> Field:
 
 
 def _blur(image: Field, rng: Generator, style: PhotoStyle) -> Field:
-    """Defocus and motion, up to where a plate that fills the picture can be read."""
+    """Apply defocus and motion blur, as far as a plate that fills the image stays readable."""
     width = image.shape[1]
     size = min(max((width / 220) ** 0.8, 0.5), 2.0)
     sigma = min(rng.gamma(1.2, style.defocus / 1.2) * size, 0.0105 * width)
@@ -155,7 +155,7 @@ def _blur(image: Field, rng: Generator, style: PhotoStyle) -> Field:
         image = np.asarray(cv2.GaussianBlur(image, (0, 0), sigma), np.float32)
     if rng.random() < style.motion_share:
         limit = float(np.sqrt(max((style.motion_limit * width) ** 2 - (4 * sigma) ** 2, 0)))
-        # A pixel more: the released weights were trained with lines of whole pixels.
+        # One pixel longer: the released weights were trained with lines of whole pixels.
         length = min(rng.uniform(*style.motion_px) * size, limit) + 1
         # Cars and cameras move along the road more than up and down.
         angle = rng.normal(0, 0.3) if rng.random() < 0.6 else rng.uniform(0, np.pi)
@@ -165,7 +165,7 @@ def _blur(image: Field, rng: Generator, style: PhotoStyle) -> Field:
 
 
 def _interlace(image: Field, rng: Generator) -> Field:
-    """Take every other row a moment later."""
+    """Capture every second row a moment later."""
     height, width = image.shape[:2]
     motion = rng.uniform(-0.012, 0.012) * width
     rows = np.zeros_like(image)
@@ -177,19 +177,19 @@ def _interlace(image: Field, rng: Generator) -> Field:
 
 
 def _lose_colour(image: Field, rng: Generator) -> Field:
-    """See brightness only, or one channel, or another mix as an infrared sensor does."""
+    """Keep only luma, one channel, or another mix of channels, as an infrared sensor has."""
     kind = rng.random()
     weights = _LUMA
     if kind > 0.75:
         weights = 0.4 * _LUMA + 0.6 * rng.dirichlet((0.6, 0.6, 0.6))
     elif kind > 0.4:
-        # Alone, blue shows no black ink on yellow.
+        # Not blue alone: it doesn't show black ink on yellow.
         weights = np.array([(1, 0, 0), (0, 1, 0), 0.5 * _LUMA + (0, 0, 0.5)])[rng.integers(3)]
     return np.asarray(cv2.transform(image, np.tile(weights, (3, 1))), np.float32)
 
 
 def _resample(image: Field, rng: Generator, style: PhotoStyle) -> Field:
-    """Lose resolution: shrink, then enlarge again."""
+    """Lose resolution: downscale, then upscale again."""
     height, width = image.shape[:2]
     factor = max(rng.uniform(*style.resample_factor), min(1.0, 110 / width))
     small_wh = max(24, round(width * factor)), max(10, round(height * factor))
@@ -199,10 +199,10 @@ def _resample(image: Field, rng: Generator, style: PhotoStyle) -> Field:
 
 
 def _add_noise(image: Field, rng: Generator, style: PhotoStyle) -> Field:
-    """Sensor noise: fine in brightness, coarser in colour."""
+    """Add sensor noise: fine in luma, coarser in chroma."""
     height, width = image.shape[:2]
     sigma = log_uniform(style.noise, rng)
-    # Shot noise falls with the light, though not as fast as the light itself.
+    # Shot noise decreases with brightness, but more slowly than the brightness.
     sigma *= min(1.0, 0.25 + float(image.mean()) / 130)
     luma = rng.standard_normal((height, width), np.float32) * np.float32(sigma)
     if rng.random() < 0.3:
@@ -216,7 +216,7 @@ def _add_noise(image: Field, rng: Generator, style: PhotoStyle) -> Field:
 
 
 def _process(image: Field, rng: Generator, style: PhotoStyle) -> Image:
-    """Sharpen and denoise as cameras do; the result is clipped to uint8."""
+    """Sharpen and denoise as cameras do, and clip to uint8."""
     amount, soft = 0.0, image
     if rng.random() < style.sharpen_share:
         soft = np.asarray(cv2.GaussianBlur(image, (0, 0), rng.uniform(0.7, 1.8)), np.float32)
@@ -231,20 +231,20 @@ def _process(image: Field, rng: Generator, style: PhotoStyle) -> Image:
 
 
 def _contrast(image: Image) -> float:
-    """Standard deviation of what is about as fine as characters, in grey levels."""
+    """Standard deviation of detail of a character's size, in grey levels."""
     grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
     side = round(0.08 * image.shape[1]) | 1
     return float(cv2.subtract(grey, cv2.blur(grey, (side, side)), dtype=cv2.CV_16S).std())
 
 
 def _store(image: Image, rng: Generator, style: PhotoStyle) -> Image:
-    """Store as a frame of a video or as JPEG, as coarsely as size and contrast allow."""
+    """Compress as a video frame or a JPEG, as coarsely as size and contrast allow."""
     if rng.random() < style.video_share:
         low, high = style.video_quantizer
         high = low + (high - low) * min(1, (image.shape[1] / 260) ** 0.5, _contrast(image) / 30)
         return film(image, rng, round(rng.uniform(low, high)))
     low, high = style.jpeg_quality
-    # Blocks of 8 px leave nothing of a tiny or a blurred plate at the lowest qualities.
+    # At the lowest qualities, JPEG's 8-pixel blocks erase a tiny or a blurred plate.
     low = min(high, low * max(1.0, _FULL_WIDTH / image.shape[1], 25 / (_contrast(image) + 1)))
     image = imaging.compress(image, int(rng.uniform(low, high)))
     if rng.random() < style.second_jpeg_share:
@@ -253,7 +253,7 @@ def _store(image: Image, rng: Generator, style: PhotoStyle) -> Image:
 
 
 def _frames(image: Image, rng: Generator) -> list[Image]:
-    """A scene that moves and grows until it is in the upper left corner of a larger frame."""
+    """Frames of a scene that moves and changes size; the last has it in the top left corner."""
     height, width = image.shape[:2]
     blocks = -(-np.maximum((width, height), _LEAST_WH) // _MACROBLOCK)
     frame_wh = (blocks * _MACROBLOCK).tolist()
@@ -270,13 +270,13 @@ def _frames(image: Image, rng: Generator) -> list[Image]:
 
 
 def film(image: Image, rng: Generator, quantizer: int) -> Image:
-    """Show (H, W, 3) uint8 as the last frame of a video, H.264 or H.265, of a scene that moves.
+    """Compress (H, W, 3) uint8 RGB as the last frame of a video, H.264 or H.265, of a moving scene.
 
-    It is predicted from the frames before it. The quantizer is the codec's QP, 0 to 51: the higher,
-    the coarser.
+    The codec predicts it from the frames before it. The quantizer is the codec's QP, 0 to 51; a
+    higher one is coarser.
     """
     h265, preset = rng.random() < _H265_SHARE, pick(_PRESETS, rng)
-    # Better presets of H.265 take ten times as long as H.264.
+    # Slower presets of H.265 take ten times as long as H.264.
     codec, preset = ("libx265", "ultrafast") if h265 else ("libx264", preset)
     frames = _frames(image, rng)
     options = {"preset": preset, "tune": "zerolatency", "qp": str(quantizer)}
@@ -285,7 +285,7 @@ def film(image: Image, rng: Generator, quantizer: int) -> Image:
 
 
 def photograph(scene: Image, rng: Generator, style: PhotoStyle) -> Image:
-    """The whole chain from an evenly lit scene, (H, W, 3) uint8 RGB, to a photo of its size."""
+    """Photograph an evenly lit scene, (H, W, 3) uint8 RGB; the photo has the same size."""
     image = _light_unevenly(_expose(scene, rng, style), rng, style)
     if rng.random() < style.glare_share:
         image = _add_glare(image, rng)

@@ -20,29 +20,29 @@ from plate_models.training.tables import pick, tables_of
 _TABLES = tables_of(__file__)
 _AD_FONTS = (cv2.FONT_HERSHEY_SIMPLEX, cv2.FONT_HERSHEY_DUPLEX, cv2.FONT_HERSHEY_TRIPLEX)
 _FULL_WIDTH_MM = 520.0
-# Of plates of any country, beside that of a car's.
+# Factor on a style's probability of a holder, for plates of any country.
 _HOLDER_SHARE = 0.6
-# Below this resolution, in pixels per millimetre, embossing is not seen.
+# Below this resolution, in pixels per millimetre, embossing is invisible.
 _RELIEF_SCALE = 0.5
-# The grounds' colours are those of a sheet of this level.
+# Grey level of a white sheet in full light; the colours of sheets are relative to it.
 _FULL_LEVEL = 250.0
-# Resolutions that plates are drawn at: few, because glyphs are cached per resolution.
+# Resolutions of plates in pixels per millimetre: few, because glyphs are cached per resolution.
 _LEVELS = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4)
-# No plate is drawn larger than this: what fills a photo is smooth anyway.
+# Largest picture of a plate: a plate that fills a photo is smooth anyway.
 _MAX_PIXELS = 60_000
 
 
 @dataclass(frozen=True)
 class PlateStyle:
-    """How plates differ from one another before a camera sees them."""
+    """The distribution of plates' properties, before they are photographed."""
 
     jitter_mm: float = 0.8  # standard deviation of a character's position
-    bolder_mm: tuple[float, ...] = (-2.2, -1.4, -0.7, -0.7, 0.0, 1.0)  # of the strokes
+    bolder_mm: tuple[float, ...] = (-2.2, -1.4, -0.7, -0.7, 0.0, 1.0)  # added to strokes' widths
     # Grey levels of white sheets and of black paint. Coloured sheets are darkened as white ones
-    # are, and white paint is as bright as they.
+    # are; white paint is as bright as white sheets.
     paper: tuple[float, float] = (185, 250)
     ink: tuple[float, float] = (12, 75)
-    screw_shares: tuple[float, float] = (0.85, 0.08)  # at each standard place, and stray ones
+    screw_shares: tuple[float, float] = (0.85, 0.08)  # at each standard place; elsewhere
     worn_share: float = 0.15
     dirty_share: float = 0.3
     snowy_share: float = 0.05
@@ -55,9 +55,9 @@ DEFAULT_STYLE = PlateStyle()
 
 @dataclass(frozen=True)
 class Design:
-    """What a plate is, before it is printed."""
+    """A plate's text and kind, before it is printed."""
 
-    rows: tuple[str, ...]  # as they are read, without spaces, the upper line first
+    rows: tuple[str, ...]  # lines of text without spaces, the upper line first
     size_mm: Point  # width and height of the smallest such plate
     look: PlateKind | LatinPlate
 
@@ -68,21 +68,22 @@ class PlateImage:
 
     rgb: Image  # (H, W, 3) uint8
     alpha: Mask  # (H, W) uint8; 0 outside the plate's and the holder's rounded corners
-    # (4, 2) float32, the plate's own corners (TL, TR, BR, BL) in pixels of ``rgb``; the holder lies
-    # outside it.
+    # (4, 2) float32, the plate's own corners (TL, TR, BR, BL) in pixels of ``rgb``, without the
+    # holder.
     quad: Field
 
     @property
     def layers(self) -> Image:
-        """(H, W, 4) uint8, colours times coverage, and coverage."""
+        """(H, W, 4) uint8: RGB premultiplied by alpha, and alpha."""
         cover = cv2.cvtColor(self.alpha, cv2.COLOR_GRAY2RGB)
         return np.dstack((cv2.multiply(self.rgb, cover, scale=1 / 255), self.alpha))
 
 
 def sample_design(kind: str, rng: Generator, text: str = "") -> Design:
-    """A plate of a kind, `LATIN` or a key of ``KINDS``, with a text of its own or one given for it.
+    """Design a plate of a kind, `LATIN` or a key of ``KINDS``, with a given or a random text.
 
-    Raises ValueError: There is no such kind, or the text follows none of its patterns.
+    The text of a `LATIN` plate is always random. Raises ValueError: There is no such kind, or the
+    text follows none of its patterns.
     """
     look: PlateKind | LatinPlate
     if kind == LATIN:
@@ -99,9 +100,9 @@ def render_plate(
 ) -> PlateImage:
     """Draw a plate, flat and evenly lit, with or without a holder around it.
 
-    The width is how wide it will be seen: it is drawn as finely as it must be for that.
+    ``width_px`` is the plate's width in the photo, which decides the resolution.
 
-    Raises FontsMissingError: There is no typeface in ``latin.FONTS`` for a plate of any country.
+    Raises FontsMissingError: ``latin.FONTS`` has no typeface for the plate.
     """
     wide, high = design.size_mm
     allowed = [level for level in _LEVELS if level**2 * wide * high <= _MAX_PIXELS]
@@ -111,7 +112,7 @@ def render_plate(
     else:
         plate = _print_plate("".join(design.rows), design.look, rng, scale, style)
         holder_share = design.look.holder_share
-    # After some years there is dirt on it, a holder around it, and snow on both.
+    # Dirt lies on the plate alone, snow and obstacles also on the holder.
     if rng.random() < style.dirty_share:
         add_dirt(plate, rng)
     height, width = plate.shape[:2]
@@ -130,7 +131,7 @@ def render_plate(
 def _print_plate(
     text: str, kind: PlateKind, rng: Generator, scale: float, style: PlateStyle
 ) -> Image:
-    """A new plate with ink, relief, flag and screws, but without dirt and holder."""
+    """Draw a plate with ink, relief, flag and screws, but without dirt and holder."""
     low, high = (np.array(end) for end in kind.sheet)
     if kind.table.sizes_mm:
         sheet = tuple((low + (high - low) * rng.random()).tolist())
@@ -178,7 +179,7 @@ def _draw_flag(rgb: Image, stripes: Sequence[str], layout: Layout, scale: float)
 
 
 def _emboss(rgb: Image, ink: Mask, rng: Generator, scale: float) -> Image:
-    """Light the raised characters from one side or the other."""
+    """Shade the embossed characters with light from a random side."""
     strength = rng.uniform(0, 45) * (1 if rng.random() < 0.5 else -1)
     if scale < _RELIEF_SCALE:
         return rgb
@@ -228,9 +229,8 @@ def _write_advertisement(rgb: Image, rng: Generator, rows: tuple[int, int], tone
 def _mount(
     plate: Image, outline: Mask, rng: Generator, px_per_mm: float
 ) -> tuple[Image, tuple[int, int]]:
-    """Put a plate in a holder; returns the holder's picture and the plate's place (x, y) in it."""
+    """Put a plate in a holder; returns the holder's image and the plate's position (x, y) there."""
     height, width = plate.shape[:2]
-    # Small plates have slimmer holders.
     slim = (width / px_per_mm / _FULL_WIDTH_MM) ** 0.5
     side_mm, upper_mm = rng.uniform(2, 11, 2)
     if rng.random() < 0.08:
@@ -247,7 +247,7 @@ def _mount(
     for rows in ((0, upper), (height + upper, height + upper + lower)):
         if rows[1] - rows[0] > 10 * px_per_mm and rng.random() < 0.8:
             _write_advertisement(rgb, rng, rows, letters)
-    # Many holders clasp the plate and hide its rim.
+    # Many holders overlap the plate's edge.
     lip = round(max(0.0, rng.uniform(-3, 4.5)) * px_per_mm)
     shown = slice(lip, height - lip), slice(lip, width - lip)
     window = rgb[upper : upper + height, side : side + width][shown]
@@ -256,10 +256,10 @@ def _mount(
 
 
 def project(plate: PlateImage, angles_deg: Floats, distance: float, width_px: float) -> Floats:
-    """See a plate from a pinhole camera that looks at its middle, so wide in pixels.
+    """Project a plate into a pinhole camera that points at its middle, ``width_px`` wide.
 
     The angles are roll, yaw and pitch, the distance is in widths of the plate. Returns the (3, 3)
-    homography from pixels of the plate's picture to those around its middle.
+    homography from pixels of the plate's image to photo pixels relative to the plate's middle.
     """
     roll, yaw, pitch = np.radians(angles_deg)
     turn = Rotation.from_euler("ZXY", (roll, pitch, yaw)).as_matrix()

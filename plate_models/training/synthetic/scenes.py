@@ -1,6 +1,6 @@
-"""Plates painted into real photos, in place of the plates that were there, and clutter beside them.
+"""Paints plates into real photos, in place of the photos' own plates, and clutter beside them.
 
-Clutter is what is taken for a plate and is none: signs, lettering, cameras' clocks, windows, vents.
+Clutter looks like plates to a detector: signs, lettering, cameras' clocks, windows, vents.
 """
 
 import re
@@ -24,29 +24,28 @@ from plate_models.training.synthetic.plates import (
 )
 from plate_models.training.tables import log_uniform, pick, tables_of
 
-# Grey level of the paper of a rendered plate in full light.
+# Grey level of a rendered plate's sheet in full light.
 _PAPER = 215.0
 # Standard deviations of roll, yaw and pitch.
 _SPREAD_DEG = (2.5, 16, 8)
-# How far the old plate's surroundings are repainted, in shares of its box.
+# Margin around the old plate that is painted over, as a share of its box's width and height.
 _RIM = 0.10
-# Pixels of a sheet of clutter per pixel of the photo: its details survive the warp.
+# Pixels of clutter per pixel of the photo: details survive the warp.
 _FINER = 1.5
 _MAX_SIDE = 700
 # Free fonts (Bitstream Vera's licence) that come with matplotlib.
 _FONTS = ("Sans-Bold", "Sans-Bold", "Sans", "SansMono-Bold", "SansMono", "Serif-Bold", "Serif")
 _FONT_SIZE = 48
-# Patterns of texts, and sounds that make words.
 _TABLES = tables_of(__file__)
 
 
 @dataclass(frozen=True)
 class Patch:
-    """A repainted part of a photo."""
+    """A part of a photo with a painted plate."""
 
     image: Image  # (h, w, 3) uint8 RGB
-    corner_xy: tuple[int, int]  # photo pixel that the patch's first pixel replaces
-    text: str  # what the painted plate says
+    corner_xy: tuple[int, int]  # the patch's top left corner in photo pixels
+    text: str  # of the painted plate
     quad: Field  # (4, 2) float32, corners TL, TR, BR, BL of the plate in photo pixels
     lines: int  # of text, 1 or 2
 
@@ -59,12 +58,12 @@ class Patch:
 
 
 def paint_plate(photo: Image, box: Field, rng: Generator, kind: str = CAR) -> Patch:
-    """Replace the plate in a box by a rendered one of the same light and colour cast.
+    """Replace the plate in a box with a rendered plate in the same light and colour cast.
 
-    The old plate is covered with the colours around it, because the new one may be lower or
-    narrower. The photo is (H, W, 3) uint8 RGB, the box (4,) x0, y0, x1, y1 in its pixels; a box
-    without area inside the photo, or a kind that is neither `LATIN` nor in ``KINDS``, is a
-    ValueError.
+    The colours around the old plate are painted over it first, because the new plate may be lower
+    or narrower. The photo is (H, W, 3) uint8 RGB, the box (4,) x0, y0, x1, y1 in photo pixels.
+    Raises ValueError if the box has no area inside the photo, or if the kind is neither `LATIN` nor
+    in ``KINDS``.
     """
     design = sample_design(kind, rng)
     plate, view = _hang_plate(design, box, rng)
@@ -88,13 +87,13 @@ def paint_plate(photo: Image, box: Field, rng: Generator, kind: str = CAR) -> Pa
 
 
 def paint_clutter(photo: Image, plates: Field, width: float, rng: Generator) -> None:
-    """Hang something that is no plate into a photo, in place, clear of its plates.
+    """Paint clutter into a photo, in place, away from the photo's plates; nothing if it won't fit.
 
-    Where there is no room for it, nothing is painted. The photo is (H, W, 3) uint8 RGB, the plates
-    are (K, 4) float32 x0, y0, x1, y1 in its pixels, the width is a plate's in pixels.
+    The photo is (H, W, 3) uint8 RGB, the plates are (K, 4) float32 x0, y0, x1, y1 in photo pixels,
+    the width is that of a plate in pixels.
     """
     sheet = draw_clutter(width, rng)
-    # Cameras write their clocks on the picture: in no perspective, and in no light.
+    # Cameras print clocks onto the image, without perspective and light.
     flat = rng.random() < 0.3
     angles = np.zeros(3) if flat else np.clip(rng.normal(0, 1, 3) * _SPREAD_DEG, -40, 40)
     view = project(sheet, angles, rng.uniform(4, 12), sheet.rgb.shape[1] / _FINER)
@@ -117,16 +116,16 @@ def paint_clutter(photo: Image, plates: Field, width: float, rng: Generator) -> 
 
 
 def _light_of(photo: Image, box: Field, rng: Generator) -> Floats:
-    """Gain per channel that makes white paper as bright as the old plate was.
+    """Gain per channel that makes a white sheet as bright as the old plate.
 
-    Brightness comes from the old plate; of its colour only a part, because the old
-    plate may have been yellow in white light.
+    The gain takes over the old plate's brightness, but its colour only in part, because the old
+    plate may be a yellow one in white light.
     """
     x0, y0, x1, y1 = np.clip(np.rint(box), 0, None).astype(int)
     pixels = photo[y0 : max(y1, y0 + 1), x0 : max(x1, x0 + 1)].reshape(-1, 3)
     if not len(pixels):
         return np.ones(3)
-    # The brighter part is the old plate's paper, unless the old plate was black.
+    # The brighter pixels are the old plate's sheet, unless the old plate was black.
     paper = np.percentile(pixels, 85, axis=0) + 1
     brightness = np.clip(paper.mean() / _PAPER * np.exp(rng.normal(0, 0.12)), 0.1, 1.15)
     cast = (paper / paper.mean()) ** rng.uniform(0.2, 0.8)
@@ -134,7 +133,7 @@ def _light_of(photo: Image, box: Field, rng: Generator) -> Floats:
 
 
 def _cover(scene: Field, box: Floats, rng: Generator) -> None:
-    """Blend the rows above and below a box over it, in place; box in scene pixels."""
+    """Paint over a box, in scene pixels, with a blend of the rows above and below it, in place."""
     h, w = scene.shape[:2]
     rim = _RIM * np.array([box[2] - box[0], box[3] - box[1]])
     low, high = box[:2] - rim, box[2:] + rim
@@ -146,7 +145,7 @@ def _cover(scene: Field, box: Floats, rng: Generator) -> None:
     between = above[None] * (1 - share) + below[None] * share
     length = max(int((x1 - x0) * 0.15) | 1, 3)
     filling = np.asarray(cv2.blur(between, (length, 1)), np.float32)
-    # Most cars have a recess behind the plate; on the others nothing may be seen.
+    # Some cars have a dark recess behind the plate; on the others the filling must be invisible.
     filling *= rng.uniform(0.65, 0.95) if rng.random() < 0.3 else rng.uniform(0.96, 1.04)
     filling += rng.normal(0, 2.0, filling.shape).astype(np.float32)
     mask = np.zeros((h, w), np.float32)
@@ -157,12 +156,12 @@ def _cover(scene: Field, box: Floats, rng: Generator) -> None:
 
 
 def _hang_plate(design: Design, box: Field, rng: Generator) -> tuple[PlateImage, Floats]:
-    """Render a plate and hang it in the middle of a box.
+    """Render a plate in the middle of a box.
 
-    One line is as wide as the old plate. Two lines are as high as they look beside a
-    long plate that hung there, or as wide as the old plate if that was high.
+    A plate of one line is as wide as the old plate. A plate of two lines is as high as it would
+    look in place of a long plate, or as wide as the old plate if that was high.
 
-    Returns the plate, and the (3, 3) homography from pixels of its picture to scene pixels.
+    Returns the plate, and the (3, 3) homography from pixels of its image to photo pixels.
     """
     old_width, old_height = (box[2:] - box[:2]).tolist()
     width = old_width * rng.uniform(0.9, 1.05)
@@ -185,17 +184,17 @@ def _overlay_plate(
     h, w = scene.shape[:2]
     sigma = float(rng.uniform(0.35, 1.1))
     seen = cv2.GaussianBlur(imaging.see(plate.layers, view, (w, h)), (0, 0), sigma)
-    # A gradient of light across the plate, as a car's curved body and sky give.
+    # A gradient of light down the plate, as a car's curved body and the sky cause.
     tilt = 1 + rng.normal(0, 0.08) * np.linspace(-1, 1, h)[:, None, None]
     lit = seen[..., :3] * light.astype(np.float32) * tilt.astype(np.float32)
     scene += lit - seen[..., 3:] * (scene / 255)
 
 
 def draw_clutter(width_px: float, rng: Generator, boards: bool = True) -> PlateImage:
-    """Draw something flat that is no plate, with 1.5 pixels to each of the photo.
+    """Draw flat clutter, with 1.5 pixels per pixel of the photo.
 
-    The width is a plate's nearby: what is drawn is mostly of such a size, or made of such parts.
-    With `boards`, lettering may stand on a board; one alone could be a plate.
+    The width is that of a plate nearby: most clutter has about this size, or has parts of it. With
+    `boards`, lettering may stand on a board; without a scene around it, a board could be a plate.
     """
     if rng.random() < 0.6:
         rgb, alpha = _draw_sign(width_px * _FINER, rng, boards)
@@ -206,11 +205,11 @@ def draw_clutter(width_px: float, rng: Generator, boards: bool = True) -> PlateI
 
 
 def _draw_sign(width: float, rng: Generator, boards: bool) -> tuple[Image, Mask]:
-    """Lines of text on a board, without one, or in outlined letters as cameras write them."""
+    """Draw lines of text on a board, without a board, or outlined as cameras print them."""
     font = pick(_FONTS, rng)
     rows = [_write(_make_text(rng), font) for _ in range(rng.choice((1, 1, 1, 2, 3)))]
     longest = max(rows, key=lambda row: row.shape[1]).shape
-    # Short texts stand on small boards, and letters may be narrow.
+    # Boards vary in width; letters may be narrower than the font has them.
     inner_w = max(width * float(np.exp(rng.uniform(-0.5, 0.5))), 8)
     row_h = max(inner_w * longest[0] / longest[1] * rng.uniform(0.8, 1.8), 4)
     row_h = min(row_h, width)
@@ -237,9 +236,9 @@ def _draw_sign(width: float, rng: Generator, boards: bool) -> tuple[Image, Mask]
 
 
 def _draw_windows(width: float, rng: Generator) -> tuple[Image, Mask]:
-    """One pane with bars or slats, or a front of them: windows, shutters, vents, lamps."""
+    """Draw one pane with bars or slats, or rows of panes: windows, shutters, vents, lamps."""
     single = rng.random() < 0.4
-    # A front is as wide as a plate, and its windows stand as close as characters.
+    # The rows are about as wide as a plate, and the panes are spaced like characters.
     columns, rows = (1, 1) if single else (int(n) for n in rng.integers((3, 1), (13, 8)))
     w = max(round(width * float(np.exp(rng.uniform(-0.6, 0.6))) / columns / 1.2), 3)
     h = max(round(w / log_uniform((1.5, 7) if single else (0.5, 3), rng)), 3)
@@ -250,7 +249,7 @@ def _draw_windows(width: float, rng: Generator) -> tuple[Image, Mask]:
     glass = np.zeros(tile.shape[:2], np.float32)
     inside = slice(gaps[1], gaps[1] + h), slice(gaps[0], gaps[0] + w)
     glass[inside] = 1
-    # Sky or a street is mirrored in panes, and lamps are rounded.
+    # Panes reflect the sky or a street, and lamps are rounded.
     shade = 1 + rng.normal(0, 0.25) * np.linspace(-1, 1, h, dtype=np.float32)[:, None, None]
     tile[inside] = pane * shade
     bar = rng.uniform(0.3, 1.6) * np.array(wall if rng.random() < 0.5 else pane)
@@ -271,7 +270,7 @@ def _draw_windows(width: float, rng: Generator) -> tuple[Image, Mask]:
 
 
 def _draw_colours(rng: Generator) -> tuple[Floats, Floats]:
-    """Two colours, (3,) in [0, 255], of which one is clearly lighter."""
+    """Draw a dark and a light colour, (3,) in [0, 255], in random order."""
     pair = []
     for low, high in ((10, 110), (150, 255)):
         vivid = rng.uniform(0, 1) if rng.random() < 0.5 else 0.1

@@ -1,4 +1,4 @@
-"""What weather and years do to a plate: worn paint, dirt, snow; and smooth noise."""
+"""Wear of a plate: worn paint, dirt, snow, obstacles; and smooth noise."""
 
 import cv2
 import numpy as np
@@ -6,37 +6,34 @@ from numpy.random import Generator
 
 from plate_models.training.imaging import Field, Image, Mask, lay_over
 
-# Curves through few points look round in a cubic and kinked in a linear scaling.
+# Noise of fewer cells is upscaled cubically: linear interpolation of few cells shows kinks.
 _CUBIC_BELOW = 20
 
 
 def blobs(
     rng: Generator, size_hw: tuple[int, ...], cells_hw: tuple[int, int], channels: int = 1
 ) -> Field:
-    """Smooth standard normal noise that varies over ``cells_hw`` cells.
+    """Standard normal noise of ``cells_hw`` cells, upscaled smoothly to ``size_hw``.
 
     Returns (H, W) float32, or (H, W, channels) for more than one channel.
     """
     coarse = rng.standard_normal((*cells_hw, channels), np.float32)
     if cells_hw[1] < _CUBIC_BELOW:
-        # Linear scaling does the rest: that is faster and looks the same.
+        # Linear interpolation is faster for the rest and looks the same.
         larger = cv2.resize(coarse, None, fx=4, fy=4, interpolation=cv2.INTER_CUBIC)
         coarse = np.asarray(larger, np.float32)
     return np.asarray(cv2.resize(coarse, (size_hw[1], size_hw[0])), np.float32)
 
 
 def wear_ink(ink: Mask, rng: Generator) -> Mask:
-    """Rub paint off the characters in patches.
-
-    Returns (H, W) uint8, nowhere more than before.
-    """
+    """Rub paint off the characters in patches; returns (H, W) uint8, at most ``ink``."""
     patches = blobs(rng, ink.shape, (4, 14)) + 0.7 * blobs(rng, ink.shape, (28, 130))
     loss = rng.uniform(0.2, 0.8) * np.clip(patches - rng.uniform(0, 1), 0, 1)
     return (ink * (1.0 - loss)).astype(np.uint8)
 
 
 def add_dirt(rgb: Image, rng: Generator) -> None:
-    """Lay dust and splashes over a picture, in place."""
+    """Add dust and splashes to an image, in place."""
     size = rgb.shape[:2]
     cover = 0.35 * blobs(rng, size, (3, 8)) + 0.25 * blobs(rng, size, (16, 60))
     lower = np.linspace(-0.3, 0.4, size[0], dtype=np.float32)[:, None] * rng.uniform(-0.3, 1)
@@ -46,7 +43,7 @@ def add_dirt(rgb: Image, rng: Generator) -> None:
 
 
 def add_snow(rgb: Image, rng: Generator) -> None:
-    """Let snow stick to the upper or the lower side, in place."""
+    """Add snow along the upper or the lower side, in place."""
     height, width = rgb.shape[:2]
     rows = np.linspace(0, 1, height, dtype=np.float32)[:, None]
     if rng.random() < 0.5:
@@ -57,13 +54,13 @@ def add_snow(rgb: Image, rng: Generator) -> None:
 
 
 def add_obstacle(rgb: Image, rng: Generator, line_px: float) -> None:
-    """Hide a minor part of a character or two, in place; a line of text takes so many pixels."""
+    """Hide small parts of one or two characters, in place; ``line_px`` is the height of a line."""
     height, width = rgb.shape[:2]
     cover = np.zeros((height, width), np.uint8)
     x, y = rng.uniform(0.05, 0.95) * width, rng.uniform(0.1, 0.9) * height
     colour = rng.uniform(5, 70) * rng.uniform(0.8, 1.1, 3)
     kind = rng.integers(4)
-    if kind == 0:  # a tow bar with its ball, from below
+    if kind == 0:  # a tow bar and its ball, from below
         top = height - rng.uniform(0.12, 0.36) * line_px
         bar = round(rng.uniform(0.05, 0.1) * line_px)
         cv2.rectangle(cover, (round(x) - bar, round(top)), (round(x) + bar, height), (255,), -1)
@@ -83,7 +80,7 @@ def add_obstacle(rgb: Image, rng: Generator, line_px: float) -> None:
             edge = centre + reach * np.column_stack((np.cos(angles), np.sin(angles)))
             cv2.fillPoly(cover, [np.rint(edge).astype(np.int32)], (255,), cv2.LINE_AA)
         colour = rng.uniform(40, 130) * np.array([1.0, 0.85, 0.65])
-    else:  # snow that a wiper or the wind left
+    else:  # stripes of snow left by a wiper or the wind
         tilt = round(rng.normal(0, 0.3) * width / 2)
         for _ in range(int(rng.integers(1, 3))):
             thick = max(1, round(rng.uniform(0.02, 0.05) * line_px))
