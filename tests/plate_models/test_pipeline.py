@@ -175,9 +175,7 @@ def test_without_a_readable_plate_the_detector_runs_again_on_a_smaller_photo():
         (2, 766, 1, True, True),  # The photo shows that plate alone.
     ],
 )
-def test_a_plate_that_a_side_of_the_photo_may_cut_is_unreadable(
-    first, last, quad, still, readable
-):
+def test_a_plate_that_a_side_of_the_photo_may_cut_is_unreadable(first, last, quad, still, readable):
     def rectify_scaled(crops):
         rectified, theta = rectify(crops)
         return rectified, theta * quad
