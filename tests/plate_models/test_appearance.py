@@ -81,7 +81,7 @@ def test_the_aspect_ratio_and_a_band_along_the_top_are_measured():
     assert [each.lines for each in seen] == [1, 2]
     assert [each.aspect for each in seen] == pytest.approx([3.0, 1.0], rel=0.01)
     assert seen[0].top_band < 0.1 and seen[1].top_band > 0.9
-    assert evidence_of(*pair, colourless=True) == seen  # such as a small photo on a white page
+    assert evidence_of(*pair, colourless=True) == seen  # a coloured plate on a white page
     grey = pair[0][..., :1].repeat(3, axis=3)
     assert [each.top_band for each in evidence_of(grey, *pair[1:], True)] == [0.5, 0.5]
 

@@ -60,7 +60,7 @@ def test_tiles_cover_a_large_photo_and_overlap(width, height, count):
         assert tiles_of(*small_or_strip, CANVASES_HW) == []
 
 
-def test_tiles_full_of_plates_return_no_more_boxes_than_one_run_of_the_detector():
+def test_tiles_full_of_plates_return_as_many_boxes_as_one_run_of_the_detector():
     left, top = np.meshgrid(np.arange(20) * 37 + 15.0, np.arange(15) * 28 + 15.0)
     corner = np.column_stack((left.ravel(), top.ravel()))
     size, others = np.array((20, 8)), np.tile((0.9, 0), (DETECTOR.max_candidates, 1))

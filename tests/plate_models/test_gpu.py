@@ -32,7 +32,7 @@ class OnDevice(Tensor):
 
     @staticmethod
     def __new__(cls, inner):
-        # Never inference tensors: torch refuses views of ordinary tensors as these, and vice versa.
+        # Ordinary tensors even in inference mode: torch refuses views between the two kinds.
         with torch.inference_mode(False):
             memory = {"strides": inner.stride(), "storage_offset": inner.storage_offset()}
             tensor = Tensor._make_wrapper_subclass(

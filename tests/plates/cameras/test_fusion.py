@@ -98,7 +98,7 @@ def test_many_frames_do_not_outvote_the_grammar():
         frames = [seen(text, doubts, x=400 * n, width=60 * 1.2**n) for n in range(10)]
         reading = fuse(frames, READER).reading
         assert reading.candidates[0][0] == text and reading.characters[0][1] > 0.8
-    # Nor do sure frames: the recognizer may be sure and wrong in an unknown typeface.
+    # Sure frames don't either: in an unknown typeface the recognizer may be sure and wrong.
     sure = {0: {"0": 0.995, "O": 0.005}}
     frames = [seen("O002EX71", sure, x=400 * n, width=60 * 1.2**n) for n in range(10)]
     assert fuse(frames, READER).reading.candidates[0][0] == "O002EX71"

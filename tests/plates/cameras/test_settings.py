@@ -65,7 +65,7 @@ def test_files_to_write_must_be_writable_and_files_to_read_readable(tmp_path, mo
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(CameraSettingsError, match="residents: expected a file that can be read"):
         load(path)
-    monkeypatch.setenv("PLATES_CAMERAS_BESIDE", str(tmp_path))  # set in restarted processes
+    monkeypatch.setenv("PLATES_CAMERAS_BESIDE", str(tmp_path))  # in a service's processes
     assert load(path).lists
 
 

@@ -104,7 +104,7 @@ def test_a_child_that_is_not_needed_neither_delays_nor_ends_the_service(monkeypa
         assert part.status.state == "ready"
 
 
-def test_a_worker_that_gives_no_sign_is_killed_and_one_that_ends_each_time_is_given_up(monkeypatch):
+def test_a_silent_child_is_killed_and_one_that_always_ends_is_given_up(monkeypatch):
     monkeypatch.setattr(child, "SILENCE_S", 0.5)
     with child_process(3, "time.sleep(600)") as part:
         part.start()
