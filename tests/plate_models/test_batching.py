@@ -1,4 +1,4 @@
-"""Our backends batch what fits together, and a bad request fails alone."""
+"""Backends run requests of one shape and type as one batch; a bad request fails alone."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from plate_models.engines import openvino_engine
 
 
 class Doubler:
-    """Doubles its input and sums another; refuses negative numbers."""
+    """A net with two outputs, the doubled input and its sums; refuses negative numbers."""
 
     def __init__(self):
         self.sizes = []
@@ -27,7 +27,7 @@ def request(value, rows=1, columns=2):
     return (np.full((rows, columns), value, np.float32),)
 
 
-def test_equal_shapes_are_one_run_and_each_gets_its_own_rows():
+def test_requests_of_one_shape_are_one_batch_and_each_gets_its_own_rows():
     net = Doubler()
     answers = run_batched([request(1), request(2, rows=3), request(3)], net, np.concatenate)
     assert net.sizes == [5]
@@ -36,7 +36,7 @@ def test_equal_shapes_are_one_run_and_each_gets_its_own_rows():
     assert run_batched([], net, np.concatenate) == []
 
 
-def test_other_shapes_and_types_run_apart_in_order():
+def test_requests_of_different_shapes_and_types_run_separately_in_order():
     net = Doubler()
     doubles = (np.full((1, 2), 4.0),)
     requests = [request(1), request(2, columns=3), request(3), doubles]
@@ -50,15 +50,15 @@ def test_a_bad_request_fails_alone():
     answers = run_batched([request(1), request(-1), request(3)], net, np.concatenate)
     assert isinstance(answers[1], ValueError)
     assert [answers[n][0].tolist() for n in (0, 2)] == [[[2, 2]], [[6, 6]]]
-    assert net.sizes == [3, 1, 1, 1]  # together first, then each alone
+    assert net.sizes == [3, 1, 1, 1]  # the batch fails, so each request runs alone
 
 
-def test_only_what_the_request_caused_is_its_fault():
+def test_an_error_code_tells_a_bad_request_from_a_broken_or_busy_backend():
     run = openvino_engine.load(REPOSITORY / "lprnet" / "1" / "model.onnx", ["output__0"], {})
     with pytest.raises(Exception, match="shape") as refused:
         run((np.zeros((1, 3, 24, 95), np.float32),))
     assert code_of(refused.value) == code_of(ValueError("no such shape")) == "INVALID_ARG"
-    for permanent in (RuntimeError("a kernel is missing"), KeyError("output__0"), OSError()):
-        assert code_of(permanent) == "INTERNAL"
-    for passing in (MemoryError(), torch.OutOfMemoryError("CUDA out of memory")):
-        assert code_of(passing) == "UNAVAILABLE"
+    for broken in (RuntimeError("a kernel is missing"), KeyError("output__0"), OSError()):
+        assert code_of(broken) == "INTERNAL"
+    for transient in (MemoryError(), torch.OutOfMemoryError("CUDA out of memory")):
+        assert code_of(transient) == "UNAVAILABLE"

@@ -1,7 +1,7 @@
-"""The nets' calls to Triton: with what is left of the time, and what their errors say.
+"""The pipeline's calls of its nets in Triton: their deadlines, and the errors they raise.
 
-That none begins once its client is gone or its time is over is shown by a real Triton
-(test_admission.py), and so are the stages' times (test_observing.py).
+Tests with a real Triton show that no call begins after its client is gone or its deadline is over
+(test_admission.py), and check the stages' times (test_observing.py).
 """
 
 import importlib
@@ -18,7 +18,7 @@ BATCH = np.zeros((1, 3, 4, 4), np.float32)
 
 
 class Lent:
-    """Triton's tensor with another's memory: an array's, or a GPU's that a tensor stands for."""
+    """A fake of Triton's tensor: on the host if it lends an array's memory, else on a GPU."""
 
     def __init__(self, _, memory):
         self.memory, self.is_cpu = memory, lambda: isinstance(memory, np.ndarray)
@@ -34,12 +34,12 @@ class Lent:
 
 @pytest.fixture
 def triton(monkeypatch):
-    """Triton's module for Python models, of which every net takes a quarter of a second."""
-    # Seconds; arguments of every request to a net; what the nets answer with, if it is an error.
-    fake = SimpleNamespace(now=0.0, asked=[], error=None)
+    """A fake of Triton's module for Python models; each call of a net takes 0.25 seconds."""
+    # The clock in seconds; the arguments of each call of a net; the error message they answer with.
+    fake = SimpleNamespace(now=0.0, calls=[], error=None)
 
     def ask(**given):
-        fake.asked.append(given)
+        fake.calls.append(given)
         fake.now += 0.25
         error = SimpleNamespace(message=lambda: fake.error)
         answer = SimpleNamespace(has_error=lambda: fake.error is not None, error=lambda: error)
@@ -47,7 +47,7 @@ def triton(monkeypatch):
 
     fake.InferenceRequest = ask
     fake.Tensor = Lent
-    fake.get_output_tensor_by_name = lambda *_: fake.asked[-1]["inputs"][0]
+    fake.get_output_tensor_by_name = lambda *_: fake.calls[-1]["inputs"][0]
     monkeypatch.setitem(sys.modules, "triton_python_backend_utils", fake)
     bls = importlib.import_module("plate_models.backends.bls")
 
@@ -62,24 +62,24 @@ def triton(monkeypatch):
     del sys.modules["plate_models.backends.bls"]
 
 
-def test_each_net_gets_what_is_left(triton):
+def test_each_net_gets_the_time_that_is_left_until_the_deadline(triton):
     call = triton.begin(timeout_us=1_000_000)
     with call.stage("decode"):
         triton.now += 0.1
     for net in call.nets():
         net(BATCH)
-    assert [each["timeout"] for each in triton.asked] == [900_000, 650_000, 400_000]
-    # Without a timeout the nets get none. While a release is changed Triton serves two: each
-    # reads photos with its own nets alone.
+    assert [each["timeout"] for each in triton.calls] == [900_000, 650_000, 400_000]
+    # Without a timeout the nets get none. While a release replaces another one, Triton serves both:
+    # each calls the nets of its own version only.
     for net in (*triton.begin("7").nets(), *triton.begin().nets()):
         triton.now += 1e6
         net(BATCH)
-    assert not any("timeout" in each for each in triton.asked[3:])
-    assert [each["model_version"] for each in triton.asked[3:]] == [7, 7, 7, 1, 1, 1]
+    assert not any("timeout" in each for each in triton.calls[3:])
+    assert [each["model_version"] for each in triton.calls[3:]] == [7, 7, 7, 1, 1, 1]
 
 
 @pytest.mark.parametrize("batch", [BATCH, torch.from_numpy(BATCH)])
-def test_what_a_net_gives_is_of_its_inputs_kind(triton, batch):
+def test_a_net_returns_an_array_for_an_array_and_a_tensor_for_a_tensor(triton, batch):
     (found, _) = triton.begin().nets()[1](batch)
     assert type(found) is type(batch) and found.shape == batch.shape
 
@@ -93,7 +93,7 @@ def test_what_a_net_gives_is_of_its_inputs_kind(triton, batch):
         ("[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned", False),
     ],
 )
-def test_a_nets_error_names_it_and_says_whether_it_passes(triton, message, transient):
+def test_a_nets_error_names_the_net_and_whether_a_retry_may_help(triton, message, transient):
     triton.error = message
     with pytest.raises(contract.GraphError) as raised:
         triton.begin().nets()[1](BATCH)

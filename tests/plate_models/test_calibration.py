@@ -1,4 +1,4 @@
-"""The map from raw scores to probabilities, and how well it is measured."""
+"""The map from raw scores to probabilities, and the checks that it belongs to the weights."""
 
 import json
 import math
@@ -16,16 +16,16 @@ PINS = dict.fromkeys(("recognizer", "rectifier", "country", "grammar", "colour")
 BENT = Calibration(((-2.0, -3.0), (1.0, 0.0), (30.0, 8.0)), 0.9, PINS)
 
 
-def test_lines_run_between_knots_and_end_with_them():
+def test_calibration_is_linear_in_logits_between_knots_and_bounded_beyond_them():
     for raw in (0.0, 1e-300, 0.3, 1 - 1e-12, 1.0):
         assert Calibration().apply(raw) == raw
     assert BENT.apply(sigmoid(-0.5)) == pytest.approx(sigmoid(-1.5))
     assert BENT.apply(sigmoid(1.0)) == pytest.approx(0.5)
     assert BENT.apply(sigmoid(-2.0)) == pytest.approx(sigmoid(-3))
-    # Below the knots it falls with the raw score, and what can't be right gets 0.
+    # Below the first knot it is proportional to the raw score, so that an impossible text gets 0.
     assert BENT.apply(sigmoid(-2.0) / 5) == pytest.approx(sigmoid(-3) / 5)
     assert BENT.apply(0.0) == 0.0
-    # A floor over several knots is one of few texts: it falls from its end on.
+    # Several knots on the lowest level were fitted to few texts: it falls from the last of them on.
     floor = Calibration(((-10.0, -2.0), (-4.0, -2.0), (1.0, 0.0)))
     assert floor.apply(sigmoid(-4.0)) == pytest.approx(sigmoid(-2.0))
     assert floor.apply(sigmoid(-4.0) / 100) == pytest.approx(sigmoid(-2.0) / 100)
@@ -33,7 +33,7 @@ def test_lines_run_between_knots_and_end_with_them():
     assert level.apply(sigmoid(-1.0)) == level.apply(1.0) == pytest.approx(sigmoid(2.0))
     assert BENT.apply(1.0) == BENT.apply(1.0000001) == pytest.approx(sigmoid(8))
     assert BENT.apply(math.nan) == 0.0
-    # Scores next to 1 stay apart.
+    # Scores close to 1 remain distinguishable.
     calibrated = [BENT.apply(1 - 10.0**-k) for k in range(2, 14)]
     assert calibrated == sorted(set(calibrated))
     for probability in (0.0, 1e-320, 1e-9, 0.5, 1 - 2**-53, 1.0):
@@ -41,7 +41,7 @@ def test_lines_run_between_knots_and_end_with_them():
         assert sigmoid(logit(probability)) == pytest.approx(probability, abs=1e-15)
 
 
-def test_json_and_back():
+def test_a_calibration_survives_json():
     for fitted in (Calibration(), BENT, replace(BENT, elsewhere_readable_from=0.99)):
         text = fitted.to_json({"crops": 7})
         assert Calibration.from_json(text) == fitted
@@ -62,7 +62,7 @@ def test_json_and_back():
         *((text, "^calibration") for text in ("", "{", "[]", "3", "[" * 100_000)),
     ],
 )
-def test_what_is_malformed_is_refused_by_name(change, named):
+def test_malformed_files_are_refused_with_the_name_of_the_wrong_key(change, named):
     text = change if isinstance(change, str) else json.dumps(json.loads(BENT.to_json()) | change)
     with pytest.raises(CalibrationError, match=named):
         Calibration.from_json(text)
@@ -75,7 +75,7 @@ def test_older_files_pin_the_recognizer_alone():
     assert Calibration.from_json(json.dumps(values)) == replace(BENT, measured_with={})
 
 
-def test_what_it_was_not_measured_with_is_named():
+def test_an_error_or_a_warning_names_each_part_that_differs_from_the_measurement():
     BENT.check(PINS)
     Calibration().check(PINS)
     for net in ("recognizer", "rectifier"):

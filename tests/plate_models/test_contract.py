@@ -1,4 +1,4 @@
-"""What goes in and out of plate_recognition, and that every config.pbtxt says the same."""
+"""The inputs and outputs of plate_recognition, and that every config.pbtxt agrees with them."""
 
 import json
 from dataclasses import replace
@@ -22,7 +22,7 @@ ORIGIN = contract.Origin("sha256:0123", "cpu")
 PHOTO = np.zeros((480, 640, 3), np.uint8)
 EVERYTHING = {*contract.OUTPUTS, contract.LOG_PROBS, contract.MODEL_INFO}
 REPOSITORY = ROOT / "model_repository"
-# Each net's spec, and the sides of its inputs.
+# Each net's spec, and the height and width of its inputs.
 NETS = {
     "yolo": (spec.DETECTOR, (-1, -1)),
     "stn": (spec.RECTIFIER, spec.RECTIFIER.crop_hw),
@@ -49,7 +49,7 @@ def png(pixels):
 
 def test_pixels_are_bgr_and_a_file_gives_the_same_photo():
     bgr = np.random.default_rng(0).integers(0, 256, (6, 5, 3), dtype=np.uint8)
-    bgr.flags.writeable = False  # as what others lend by dlpack
+    bgr.flags.writeable = False  # as arrays are that are borrowed by dlpack
     from_pixels = contract.photo_of(None, bgr)
     assert (from_pixels == bgr[:, :, ::-1]).all()
     assert from_pixels.flags.c_contiguous
@@ -71,13 +71,13 @@ WRONG_SHAPES = [(0, 5, 3), (5, 4, 4), (5, 4)]
         (np.zeros((2, 2), np.uint8), None, r"image: expected UINT8 \[-1\]"),
     ],
 )
-def test_other_inputs_are_refused_by_name(file, pixels, message):
+def test_invalid_inputs_are_refused_with_the_reason(file, pixels, message):
     with pytest.raises(contract.InvalidInput, match=message):
         contract.photo_of(file, pixels, spec.Limits(max_pixels=109))
     assert contract.photo_of(None, PIXELS, spec.Limits(max_pixels=110)).shape == (10, 11, 3)
 
 
-def test_rows_are_padded():
+def test_outputs_are_padded_to_equal_lengths():
     plates = [
         plate("A1", (("A1", 0.75), ("A7", 0.25))),
         plate("", (), readable=False),
@@ -94,7 +94,7 @@ def test_rows_are_padded():
     assert outputs["coordinates"].tolist() == [[1, 2, 3, 4]] * 3
     assert outputs["quads"][0].tolist() == [[1, 2], [3, 2], [3, 4], [1, 4]]
     assert (outputs["crops"] == 7).all()
-    # A long reading widens the character scores.
+    # A text of more than 10 characters widens the character scores.
     long = plate("A" * 13, (("A" * 13, 0.5),))
     outputs = contract.outputs_of([long, plates[0]], PHOTO, ORIGIN, {"character_scores"})
     assert {name: array.shape for name, array in outputs.items()} == {"character_scores": (2, 13)}
@@ -133,10 +133,11 @@ def test_a_request_narrows_the_countries_to_some_that_the_weights_read(parameter
             contract.config_for(config, json.dumps({"countries": given}), ())
 
 
-def test_with_log_probabilities_each_plate_is_seen_once():
+def test_a_request_for_log_probabilities_reads_each_plate_from_one_crop():
     wanted = {contract.LOG_PROBS, "texts"}
     assert not contract.config_for(PipelineConfig(), "{}", wanted).still
-    for photo in ({"texts"}, {*contract.OUTPUTS, contract.LOG_PROBS}):  # the latter is no choice
+    # A client that names no outputs gets all of them, and is not one that fuses frames.
+    for photo in ({"texts"}, {*contract.OUTPUTS, contract.LOG_PROBS}):
         assert contract.config_for(PipelineConfig(), "{}", photo).still
 
 
@@ -160,7 +161,7 @@ def test_model_info_names_the_weights_the_device_and_the_size(tmp_path, monkeypa
         "image": {"width": 640, "height": 480},
         "timing_ms": spent,
     }
-    # Who asks for probabilities is told how to make texts of them.
+    # With log-probabilities comes what a client needs to decode them.
     wanted |= {contract.LOG_PROBS}
     (info,) = contract.outputs_of([], PHOTO, origin, wanted, spent)[contract.MODEL_INFO]
     decoding = {"spec": {"alphabet": "ABC"}, "calibration": manifest["calibration"]}
@@ -181,19 +182,19 @@ def shapes(entries):
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: str(path.relative_to(REPOSITORY)))
-def test_profiles_differ_only_in_how_they_run_and_their_queues_are_bounded(path):
+def test_profiles_have_the_same_inputs_and_outputs_and_bounded_queues(path):
     model = path.relative_to(REPOSITORY).parts[0]
     config, other = read_config(path), read_config(REPOSITORY / model / "config.pbtxt")
     assert config.input == other.input and config.max_batch_size == other.max_batch_size
     outputs = shapes(config.output)
-    if path.stem != "tensorrt":  # an engine is built for one alphabet
+    if path.stem != "tensorrt":  # a TensorRT engine is built for one alphabet
         assert outputs == shapes(other.output)
     assert tuple(outputs) == contract.GRAPHS.get(model, tuple(outputs))
     if model in NETS:
         of_net, sides = NETS[model]
         assert [list(entry.dims) for entry in config.input] == [[3, *sides]]
         assert config.max_batch_size == of_net.max_batch_size
-    # An empty name is the folder's name, and Triton serves the newest version.
+    # Triton takes the folder's name for an empty one, and serves the newest version.
     assert config.name == "" and spec.MODEL_VERSION == "1"
     policy = config.dynamic_batching.default_queue_policy
     assert policy.max_queue_size > 0 and policy.default_timeout_microseconds > 0
@@ -205,18 +206,18 @@ def test_profiles_differ_only_in_how_they_run_and_their_queues_are_bounded(path)
         for entry in sample.inputs.values()
     ]
     if model == "yolo":
-        # OpenVINO holds a compiled net for each canvas: those of few photos come when needed.
+        # OpenVINO compiles the net for each canvas: those that few photos need are not warmed up.
         canvases = spec.DETECTOR.canvases_hw[: 1 if path.stem == "cpu" else None]
         assert [*dict.fromkeys(dims for dims, _ in warmed)] == [(3, *size) for size in canvases]
         assert len(warmed) == len(canvases) or path.stem == "config"
     assert warmed or model == "plate_recognition"
-    # Where a net is recorded for each size of batch, which takes seconds, all are warm.
+    # Profiles that record a CUDA graph for each batch size, which takes seconds, warm up all sizes.
     powers = {2**power for power in range(config.max_batch_size.bit_length())}
     sizes = [{size for each, size in warmed if each == dims} for dims, _ in warmed]
     assert path.stem != "config" or not warmed or powers in sizes
 
 
-def test_the_published_inputs_and_outputs_stay():
+def test_the_published_inputs_and_outputs_are_unchanged():
     config = read_config(REPOSITORY / "plate_recognition" / "config.pbtxt")
     assert config.max_batch_size == 0
     assert shapes(config.input) == {

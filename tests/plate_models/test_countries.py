@@ -1,4 +1,4 @@
-"""Countries as data: what a definition can say, and what is refused."""
+"""Countries' definitions (TOML files): what they can express, and which ones are refused."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from plate_models.formats import grammar_of
 from plate_models.recognition.countries import read_country
 from plate_models.recognition.grammar import FormatError, Region
 
-# A country that never was: other letters, other digits, no regions, no second alphabet.
+# An invented country with other letters and digits than Russia, no regions, and no native alphabet.
 SMALL = """
 [country]
 name = "xx"
@@ -39,8 +39,8 @@ ground = "white"
 """
 
 
-def written(folder, source, old="", new=""):
-    """A country's file, with a part replaced, or something added where there is no old part."""
+def write(folder, source, old="", new=""):
+    """Write a country's file with `old` replaced by `new`, or `new` appended if `old` is empty."""
     assert old in source
     path = folder / ("xx.toml" if source is SMALL else "yy.toml")
     text = source.replace(old, new, 1) if old else source + new
@@ -48,8 +48,8 @@ def written(folder, source, old="", new=""):
     return path
 
 
-def test_a_small_country_needs_little(tmp_path):
-    country = read_country(written(tmp_path, SMALL, SMALL, f"\ufeff{SMALL}"))[1]
+def test_a_country_needs_only_an_alphabet_letters_and_formats(tmp_path):
+    country = read_country(write(tmp_path, SMALL, SMALL, f"\ufeff{SMALL}"))[1]
     assert country.judge("LR12") == ("xx.cart", 1.0)
     assert country.judge("Z1/R") == ("xx.cart", 1.0)  # literals may be symbols of the language
     assert country.judge("LR13")[0] == country.judge("")[0] == "unknown"
@@ -57,25 +57,25 @@ def test_a_small_country_needs_little(tmp_path):
     cart = country.reading_of("LR12", "xx.cart")
     assert cart is not None and (cart.native, cart.region) == ("LR12", None)
     for code, region in (("A1", Region("A1", "East")), ("3", None)):
-        car = read_country(written(tmp_path, REGIONS))[1].reading_of(f"A12{code}", "yy.car")
+        car = read_country(write(tmp_path, REGIONS))[1].reading_of(f"A12{code}", "yy.car")
         assert car is not None and car.region == region
     lettered = REGIONS.replace('"#", "A#"', '"L", "L#"').replace('"1 A1"', '"C A1"')
-    path = written(tmp_path, lettered.replace("[[", 'region_of_all = "yy"\n[[', 1), '"2"', '"B"')
+    path = write(tmp_path, lettered.replace("[[", 'region_of_all = "yy"\n[[', 1), '"2"', '"B"')
     for code, region in (("C", Region("C", "East")), ("A1", Region("A1", "East")), ("A", None)):
         car = read_country(path)[1].reading_of(f"A12{code}", "yy.car")
         assert car is not None and car.region == region
-    # Two countries don't share what they remember.
+    # Countries don't share their caches.
     assert grammar_of("ru").judge("LR12")[0] == "unknown"
 
 
-def test_rows_are_counted(tmp_path):
-    path = written(tmp_path, SMALL, """"LL##", "'Z'# '/R'\"""", '"LL / ##", "L / \'Z\'"')
+def test_a_slash_in_a_pattern_separates_two_rows(tmp_path):
+    path = write(tmp_path, SMALL, """"LL##", "'Z'# '/R'\"""", '"LL / ##", "L / \'Z\'"')
     (cart,) = read_country(path)[1].formats
     assert cart.lines == 2 and cart.patterns[0].fullmatch("LR12")
-    # A run of digits ends with its row.
-    path = written(tmp_path, SMALL, """"LL##", "'Z'# '/R'\"""", '"L# / ##L"')
+    # "never" applies to the digits of one row, not across rows.
+    path = write(tmp_path, SMALL, """"LL##", "'Z'# '/R'\"""", '"L# / ##L"')
     assert read_country(path)[1].judge("L000L")[0] == "xx.cart"
-    path = written(tmp_path, SMALL, """"LL##", "'Z'# '/R'\"""", '"L# / ##L"]\nnever = ["000"')
+    path = write(tmp_path, SMALL, """"LL##", "'Z'# '/R'\"""", '"L# / ##L"]\nnever = ["000"')
     with pytest.raises(FormatError, match="no pattern has '000'"):
         read_country(path)
 
@@ -115,9 +115,9 @@ MALFORMED_REGIONS = [
     ("source", "old", "new", "reason"),
     [(SMALL, *row) for row in MALFORMED] + [(REGIONS, *row) for row in MALFORMED_REGIONS],
 )
-def test_malformed_definitions_are_refused_by_name(tmp_path, source, old, new, reason):
-    read_country(written(tmp_path, source))
-    path = written(tmp_path, source, old, new)
+def test_malformed_definitions_are_refused_with_the_reason(tmp_path, source, old, new, reason):
+    read_country(write(tmp_path, source))
+    path = write(tmp_path, source, old, new)
     with pytest.raises(FormatError, match=reason) as refused:
         read_country(path)
     assert str(path) in str(refused.value)

@@ -1,4 +1,4 @@
-"""CTC: encoding, greedy and beam decoding, scores per character."""
+"""CTC: encoding, greedy and beam decoding, joined rows, alternatives of each character."""
 
 import itertools
 
@@ -11,8 +11,8 @@ from plate_models.recognition import ctc
 ALPHABET = "AB1"
 
 
-def every_text(log_probs, alphabet):
-    """Each text's probability, by walking every path."""
+def exact_probabilities(log_probs, alphabet):
+    """Map each text to its probability: the sum over every path that spells it."""
     found = {}
     classes, steps = log_probs.shape
     for path in itertools.product(range(classes), repeat=steps):
@@ -27,7 +27,7 @@ def every_text(log_probs, alphabet):
 def test_probabilities_equal_the_sum_over_every_path(classes, steps, monkeypatch):
     log_probs = ctc.log_softmax(2 * np.random.default_rng(7).normal(size=(classes, steps)))
     alphabet = ALPHABET[: classes - 1]
-    exact = every_text(log_probs, alphabet)
+    exact = exact_probabilities(log_probs, alphabet)
     with monkeypatch.context() as unpruned:
         unpruned.setattr(ctc, "_PRUNE_BELOW", 0.0)
         assert dict(ctc.beam_decode(log_probs, alphabet, width=1000)) == pytest.approx(exact)
@@ -49,21 +49,21 @@ def test_probabilities_equal_the_sum_over_every_path(classes, steps, monkeypatch
             assert alternatives == pytest.approx(np.array(expected)), text
 
 
-def test_rows_are_read_one_after_the_other():
+def test_joined_rows_are_decoded_one_after_the_other():
     rows = [log_probs_along(path, 0.9, ALPHABET) for path in ("AA-1", "1-B-")]
     joined = ctc.join_rows(*rows)
     assert joined.shape == (4, 4 + 1 + 4)
-    # The two A are one character, and the two 1 stay two.
+    # "AA" within a row is one "A"; a row's last "1" and the next row's first "1" are two.
     assert ctc.greedy_decode(joined, ALPHABET) == "A11B"
     assert ctc.beam_decode(joined, ALPHABET)[0][0] == "A11B"
     upper = ctc.text_probabilities(rows[0], ["A1"], ALPHABET)[0]
     lower = ctc.text_probabilities(rows[1], ["1B"], ALPHABET)[0]
-    # Another split of the text over the rows is far less likely, but counted.
+    # The sum also has the other splits of the text into rows, which are far less likely.
     together = ctc.text_probabilities(joined, ["A11B"], ALPHABET)[0]
     assert together == pytest.approx(upper * lower, rel=0.01)
 
 
-def test_what_does_not_fit_the_alphabet_is_named():
+def test_an_error_names_what_does_not_fit_the_alphabet():
     with pytest.raises(ValueError, match=r"expected 37 classes.*got 4"):
         ctc.greedy_decode(log_probs_along("A-A", 0.9, ALPHABET))
     with pytest.raises(ValueError, match="'Q'"):

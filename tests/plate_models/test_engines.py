@@ -1,4 +1,4 @@
-"""Graphs on their engines, and how many threads they get."""
+"""Graphs on OpenVINO, and how many threads they use."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ from plate_models.engines.nets import EngineError, load_nets
 
 @pytest.fixture(scope="module")
 def doubling(tmp_path_factory):
-    """A graph of any batch and width: output 0 is twice the input, output 1 its square."""
+    """An ONNX graph for any batch size and width; its outputs are 2x and the square of x."""
     path = tmp_path_factory.mktemp("graph") / "model.onnx"
     text = """
         <ir_version: 9, opset_import: ["" : 20]>
@@ -29,10 +29,10 @@ def doubling(tmp_path_factory):
     return path
 
 
-def test_outputs_come_in_the_order_asked_for(doubling, tmp_path):
+def test_outputs_are_returned_in_the_requested_order(doubling, tmp_path):
     (tmp_path / "model.onnx").write_bytes(doubling.read_bytes())
     run = openvino_engine.load(tmp_path / "model.onnx", ["square", "twice"], {})
-    (tmp_path / "model.onnx").unlink()  # It may be gone before a new shape comes.
+    (tmp_path / "model.onnx").unlink()  # The file may be deleted before a new shape is compiled.
     for shape in ((1, 2, 3), (5, 2, 3), (2, 2, 7)):
         x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
         square, twice = run((x,))
@@ -42,8 +42,8 @@ def test_outputs_come_in_the_order_asked_for(doubling, tmp_path):
             run((np.zeros((1, 3, 3), np.float32),))  # and the next request is answered
 
 
-def test_samples_side_by_side_keep_their_order_and_answers_last(doubling, monkeypatch):
-    monkeypatch.setenv(cores.THREADS, "8")  # two at a time
+def test_parallel_samples_keep_their_order_and_answers_are_not_overwritten(doubling, monkeypatch):
+    monkeypatch.setenv(cores.THREADS, "8")  # two samples at a time
     run = openvino_engine.load(doubling, ["twice"], {})
     x = np.arange(5 * 2 * 3, dtype=np.float32).reshape(5, 2, 3)
     first, second = run((x,))[0], run((x[::-1].copy(),))[0]
@@ -54,7 +54,7 @@ def test_samples_side_by_side_keep_their_order_and_answers_last(doubling, monkey
             np.testing.assert_array_equal(again, 2 * x)
 
 
-def test_a_quota_counts_as_cores(tmp_path, monkeypatch):
+def test_a_cgroups_quota_limits_the_usable_cores(tmp_path, monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(64)))
     assert cores.usable_cores(tmp_path) == 64
     for quota, expected in (("max 100000", 64), ("250000 100000", 2), ("50000 100000", 1)):
@@ -70,13 +70,13 @@ def test_threads_never_exceed_the_cores_unless_asked(monkeypatch, configured, gi
     monkeypatch.setattr(cores, "usable_cores", lambda: 8)
     monkeypatch.setenv(cores.THREADS, given)
     assert cores.choose_threads(configured) == expected
-    for senseless in ("0", "-1", "two", "1.5"):
-        monkeypatch.setenv(cores.THREADS, senseless)
-        with pytest.raises(ValueError, match=f"PLATES_THREADS: .*whole number.*{senseless}"):
+    for invalid in ("0", "-1", "two", "1.5"):
+        monkeypatch.setenv(cores.THREADS, invalid)
+        with pytest.raises(ValueError, match=f"PLATES_THREADS: .*whole number.*{invalid}"):
             cores.choose_threads()
 
 
-def test_nets_that_were_loaded_before_a_fork_say_so():
+def test_nets_that_were_loaded_before_a_fork_raise_an_error_in_the_child():
     nets, photo = load_nets(), np.zeros((9, 9, 3), np.uint8)
     child = os.fork()
     if not child:
@@ -88,7 +88,7 @@ def test_nets_that_were_loaded_before_a_fork_say_so():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
-def test_signals_arrive_after_the_nets_are_gone(doubling):
+def test_ctrl_c_still_works_after_the_nets_are_garbage_collected(doubling):
     code = f"""
 import gc, signal, sys
 from pathlib import Path
@@ -101,7 +101,7 @@ del run
 while runs:
     del runs[0]
 gc.collect()
-signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background ignores it.
+signal.signal(signal.SIGINT, signal.default_int_handler)  # Background jobs ignore SIGINT.
 try:
     signal.raise_signal(signal.SIGINT)
 except KeyboardInterrupt:

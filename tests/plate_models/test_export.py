@@ -1,4 +1,4 @@
-"""The exported artifacts compute what the nets compute, or nothing is exported."""
+"""Exported artifacts compute the same as the nets; otherwise nothing is exported."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ from plate_models.nets.yolov5 import YOLOv5
 from plate_models.spec import Specs, spec_from_json
 
 MODELS = tuple(contract.GRAPHS)
-# Another alphabet, and smaller canvases than served: what is exported takes any.
+# Another alphabet and smaller canvases than the served ones: an export handles any.
 SMALL = Specs(
     detector=spec.DetectorSpec(canvases_hw=((96, 160), (96, 96), (160, 96))),
     recognizer=spec.RecognizerSpec(alphabet="01ÄÖ", countries=("ru",)),
@@ -35,7 +35,7 @@ def released(tmp_path_factory):
     nn.init.normal_(stn.localization[-1].weight, std=0.05)
     path = weights.save(YOLOv5(SMALL.detector), "detector", {}, folder, SMALL)
     values = weights.contract_of("detector", SMALL)
-    values["canvases_hw"] = SMALL.detector.canvases_hw  # what a file says beside the usual
+    values["canvases_hw"] = SMALL.detector.canvases_hw  # not in a contract by default
     save_file(load_file(path), path, {"contract": json.dumps(values)})
     weights.save(stn, "rectifier", {}, folder, SMALL)
     weights.save(LPRNet(SMALL.recognizer), "recognizer", {}, folder, SMALL)
@@ -45,7 +45,7 @@ def released(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def exported(released, tmp_path_factory):
-    """The one release that is exported in full; no test changes it."""
+    """The only full export of these tests, as it is slow; no test changes it."""
     repository = tmp_path_factory.mktemp("repository")
     written = export.export(released, repository)
     assert len(written) == 6
@@ -54,7 +54,7 @@ def exported(released, tmp_path_factory):
 
 @pytest.fixture
 def repository_copy(exported, tmp_path, monkeypatch):
-    """A copy of the release; further exports into it take its artifacts and check none."""
+    """A copy of the exported release; exports into it copy its artifacts and skip the checks."""
 
     def copy_graphs(_, folder, version):
         for model in MODELS:
@@ -63,16 +63,16 @@ def repository_copy(exported, tmp_path, monkeypatch):
         return {str(path.relative_to(folder)): release.sha256_of(path) for path in copied}
 
     monkeypatch.setattr(export, "_export_graphs", copy_graphs)
-    monkeypatch.setattr(export, "read_golden", lambda *_: [])  # what is untrained reads nothing
+    monkeypatch.setattr(export, "read_golden", lambda *_: [])  # untrained weights read nothing
     return Path(shutil.copytree(exported, tmp_path / "repository"))
 
 
-def contents(folder):
+def contents(folder):  # file names to bytes
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def test_a_release_is_artifacts_a_photo_and_a_manifest(exported, released):
+def test_a_release_consists_of_artifacts_a_golden_photo_and_a_manifest(exported, released):
     artifacts = {f"{model}/1/model.{kind}" for model in MODELS for kind in ("pt", "onnx")}
     pipeline = {f"plate_recognition/1/{n}" for n in ("model.py", "golden.jpg", "exported.json")}
     configs = {name for name in contents(release.REPOSITORY) if name.endswith(".pbtxt")}
@@ -80,15 +80,15 @@ def test_a_release_is_artifacts_a_photo_and_a_manifest(exported, released):
     manifest = json.loads((exported / "plate_recognition/1/exported.json").read_text())
     assert manifest["weights"] == release.check_manifest(released)
     assert manifest["artifacts"].keys() == artifacts
-    assert manifest["golden"] == [], "what is untrained reads nothing"
+    assert manifest["golden"] == [], "untrained weights read nothing"
     assert spec_from_json(Specs, manifest["specs"], "specs") == SMALL
-    # A trace keeps a device that it was told: on a GPU the graph would not run.
+    # A traced graph must not contain a device: with "cpu" in it, it would not run on a GPU.
     with pytest.warns(DeprecationWarning, match="load"):
         graphs = [torch.jit.load(exported / model / "1" / "model.pt") for model in MODELS]
     assert not [graph for graph in graphs if "Device" in str(graph.inlined_graph)]
 
 
-def test_sizes_that_no_configuration_has_and_versions_that_triton_ignores_are_refused(
+def test_sizes_without_a_config_and_versions_that_triton_ignores_are_refused(
     released, exported, tmp_path
 ):
     folder = shutil.copytree(released, tmp_path / "weights")
@@ -104,7 +104,7 @@ def test_sizes_that_no_configuration_has_and_versions_that_triton_ignores_are_re
             export.export(released, exported, version)
 
 
-def test_a_release_is_whole_beside_the_others(released, repository_copy):
+def test_a_new_version_is_complete_and_leaves_the_others_unchanged(released, repository_copy):
     before = contents(repository_copy)
     assert export.export(released, repository_copy, "12")
     after = contents(repository_copy)
@@ -114,7 +114,7 @@ def test_a_release_is_whole_beside_the_others(released, repository_copy):
     assert after["plate_recognition/12/model.py"] == source.read_bytes()
 
 
-def test_an_export_that_ends_midway_leaves_no_release(released, repository_copy, monkeypatch):
+def test_an_interrupted_export_leaves_no_manifest(released, repository_copy, monkeypatch):
     replace = Path.replace
 
     def full(path, target):
@@ -130,7 +130,7 @@ def test_an_export_that_ends_midway_leaves_no_release(released, repository_copy,
     assert left == {"model.py", "golden.jpg"}
 
 
-def test_a_golden_photo_must_be_read(released, exported, tmp_path):
+def test_an_export_fails_without_a_plate_in_the_golden_photo(released, exported, tmp_path):
     photo = tmp_path / "photo.jpg"
     golden = release.DEFAULT_GOLDEN.read_bytes()
     reasons = {None: "there is no such file", b"no photo": "not an image", golden: "they read none"}
@@ -145,8 +145,8 @@ def test_a_golden_photo_must_be_read(released, exported, tmp_path):
     np.testing.assert_allclose(plate["box"], [196.9, 224.0, 290.3, 245.2], atol=3)
 
 
-def test_only_what_changed_is_exported_again(repository_copy, released, tmp_path, monkeypatch):
-    others = shutil.ignore_patterns("__pycache__")  # written meanwhile by other processes
+def test_only_changes_and_damage_repeat_an_export(repository_copy, released, tmp_path, monkeypatch):
+    others = shutil.ignore_patterns("__pycache__")  # other processes may write there meanwhile
     package = shutil.copytree(Path(export.__file__).parent, tmp_path / "package", ignore=others)
     monkeypatch.setattr(release, "_PACKAGE", package)
     for path, again in (
@@ -167,20 +167,20 @@ def test_only_what_changed_is_exported_again(repository_copy, released, tmp_path
     assert contents(repository_copy) == before
 
 
-@pytest.mark.parametrize(("model", "off"), [("yolo", 0.01), ("lprnet", np.nan)])
-def test_disagreement_stops_everything(released, exported, monkeypatch, model, off):
-    honest = export._write_onnx
+@pytest.mark.parametrize(("model", "error"), [("yolo", 0.01), ("lprnet", np.nan)])
+def test_a_wrong_onnx_graph_stops_the_export(released, exported, monkeypatch, model, error):
+    write_onnx = export._write_onnx
 
-    def crooked(name, net, *where):
+    def write_with_error(name, net, *where):
         *_, bias = net.parameters()
         right = bias.detach().clone()
         with torch.no_grad():
-            bias += off if name == model else 0
-            honest(name, net, *where)
+            bias += error if name == model else 0
+            write_onnx(name, net, *where)
             bias.copy_(right)
 
     before = contents(exported)
-    monkeypatch.setattr(export, "_write_onnx", crooked)
+    monkeypatch.setattr(export, "_write_onnx", write_with_error)
     with pytest.raises(export.ExportError, match=f"{model}: ONNX disagrees"):
         export.export(released, exported, "4")
     assert contents(exported) == before

@@ -1,4 +1,4 @@
-"""Formats: grammar, regions and letters of Russian plates."""
+"""Formats: grammar, regions and native letters of the plates of Russia and other countries."""
 
 import pytest
 from spelled import BLUE, RED, WHITE
@@ -18,19 +18,19 @@ RUSSIA, EVERY = grammar_of("ru"), grammar_of(*RECOGNIZER.countries)
         *("А111АА77", "AD123477", "000CD177", "1234AB177D", "A111AA77\n", "A１１１AA77"),
     ],
 )
-def test_everything_else_is_unknown(text):
+def test_texts_of_no_russian_format_are_unknown(text):
     assert RUSSIA.judge(text)[0] == "unknown"
     assert reading_of(text, "unknown") is reading_of(text, "ru.car") is None
 
 
-def test_what_contradicts_the_evidence_is_less_plausible_not_forbidden():
+def test_a_format_that_contradicts_the_evidence_is_less_plausible_but_possible():
     assert RUSSIA.judge("A123477", Evidence(1, WHITE))[0] == "unknown"
     white, blue = (RUSSIA.judge("A123477", Evidence(1, each))[1] for each in (WHITE, BLUE))
     assert 0 < white < blue
     assert RUSSIA.judge("1234AB77", Evidence(1))[0] == "ru.military"
     assert RUSSIA.judge("AB123516")[0] == "ru.trailer"  # 516 is no region, 16 is
     assert RUSSIA.judge("1234AB77", Evidence(2, WHITE))[0] == "ru.motorcycle"
-    # No photo is so blue, and no ground so sure, that a clear car plate in it isn't one.
+    # Neither a blue tint nor a sure other ground makes a clear car plate anything else.
     for seen in (BLUE, tuple(float(ground == "black") for ground in GROUNDS)):
         assert RUSSIA.judge("A123BC77", Evidence(1, seen))[0] == "ru.car"
     texts = ("A111AA77", "A111AA00", "A111AD77", "ABC")
@@ -38,7 +38,7 @@ def test_what_contradicts_the_evidence_is_less_plausible_not_forbidden():
     assert valid == 1 and valid > no_region > unknown > 0 and valid > rare > unknown
 
 
-def test_region_names_the_issuer_and_rows_are_the_plates():
+def test_a_reading_has_its_region_and_its_rows():
     for text, name, region, rows in (
         ("B840CK197", "ru.car", Region("197", "Moscow"), ["B840CK197"]),
         ("B840CK197", "ru.car.square", Region("197", "Moscow"), ["B840", "CK197"]),
@@ -56,9 +56,9 @@ def test_region_names_the_issuer_and_rows_are_the_plates():
     assert all(RUSSIA.judge(f"A111AA{code}") == ("ru.car", 1) for code in RUSSIA.regions)
 
 
-def test_letters_are_written_as_the_country_writes_them():
+def test_native_texts_have_the_countrys_own_letters():
     texts = ["B840CK197", "E456HK77", "M789OP77", "T123XY77", "B666AD30", "001D00177", "001CD177"]
-    # A diplomat's D is Latin, another letter than that of cars.
+    # The D of diplomats is a Latin letter; the D of cars stands for a Cyrillic one.
     natives = ["В840СК197", "Е456НК77", "М789ОР77", "Т123ХУ77", "В666АД30", "001D00177", "001CD177"]
     assert [reading_of(text, RUSSIA.judge(text)[0]).native for text in texts] == natives
 
@@ -86,7 +86,7 @@ ABROAD = [
 
 
 @pytest.mark.parametrize(("text", "lines", "name", "code", "region"), ABROAD)
-def test_other_countries_name_what_home_does_not_know(text, lines, name, code, region):
+def test_formats_of_other_countries_are_known_but_less_likely(text, lines, name, code, region):
     assert RUSSIA.judge(text, Evidence(lines, WHITE))[0] == "unknown"
     found, abroad = EVERY.judge(text, Evidence(lines, WHITE))
     assert found == name and RUSSIA.judge(text, Evidence(lines, WHITE))[1] < abroad < 1
@@ -96,14 +96,14 @@ def test_other_countries_name_what_home_does_not_know(text, lines, name, code, r
     assert match.native == text and "".join(match.rows) == text and len(match.rows) == lines
 
 
-def test_polish_serials_have_none_of_the_letters_that_look_like_digits():
+def test_polish_serials_lack_the_letters_that_look_like_digits():
     poland = grammar_of("pl")
     names = [poland.judge(text)[0] for text in ("WOT12CA", "WOT12CB", "SO260CA", "SO260CZ")]
     assert names == ["pl.car.county", "unknown", "pl.car", "unknown"]
     assert poland.respellings("WOT12CB") == ("WOT12C8",)
 
 
-def test_german_texts_begin_with_a_listed_district_where_they_can_be_understood_so():
+def test_german_texts_that_begin_with_a_listed_district_are_far_more_plausible():
     germany = grammar_of("de")
     listed, unlisted = (germany.judge(text)[1] for text in ("IKAB12", "KSJXD18"))  # IK, not IKA
     assert listed > 10 * unlisted
@@ -111,21 +111,21 @@ def test_german_texts_begin_with_a_listed_district_where_they_can_be_understood_
     assert names == ["unknown", "de.car", "de.car", "unknown"]
 
 
-def test_proportions_and_a_band_tell_formats_of_one_shape_apart():
+def test_aspect_ratio_and_band_distinguish_formats_with_the_same_pattern():
     def weight(text, aspect, band):
         return EVERY.judge(text, Evidence(1, WHITE, aspect, band))[1]
 
     assert weight("ABC1234", 3.0, 0.05) > 10 * weight("ABC1234", 3.0, 0.95)
     assert weight("ABC1D23", 3.0, 0.95) > 10 * weight("ABC1D23", 3.0, 0.05)
     assert weight("BA123CD", 4.5, 0.05) > 5 * weight("BA123CD", 3.0, 0.05)
-    assert weight("ABC1234", 3.0, 0.5) == weight("ABC1234", 3.0, 0.05)  # half a band is none
-    # Only Mercosul's have a band.
+    assert weight("ABC1234", 3.0, 0.5) == weight("ABC1234", 3.0, 0.05)  # 0.5 is no evidence
+    # Of Brazil's plates only those of Mercosul have a band.
     assert EVERY.judge("ABC1234", Evidence(2, WHITE, 1.2, 0.05))[0] == "br.motorcycle.old"
     assert EVERY.judge("ABC1234", Evidence(1, RED, 3.1, 0.05))[0] == "br.commercial"
-    assert weight("A123BC77", 2.0, 0.95) == weight("A123BC77", 4.6, 0.05)  # no proportions at home
+    assert weight("A123BC77", 2.0, 0.95) == weight("A123BC77", 4.6, 0.05)  # Russia has no sizes_mm
 
 
-def test_every_country_at_hand_can_be_read_with_the_alphabet():
+def test_the_recognizers_alphabet_and_length_suffice_for_every_country():
     assert set(RECOGNIZER.countries) == set(formats.at_hand())
     for country in map(grammar_of, formats.at_hand()):
         assert set(country.alphabet) <= set(RECOGNIZER.alphabet)
@@ -133,7 +133,7 @@ def test_every_country_at_hand_can_be_read_with_the_alphabet():
         assert max(lengths) <= RECOGNIZER.max_text_length
 
 
-def test_what_is_left_of_a_russian_plate_is_no_plate_of_another_country():
+def test_a_part_of_a_russian_plate_matches_no_other_country():
     for part in ("123BC16", "A123BC", "A123BC7", "23BC777", "BC777", "AB123", "1234AB"):
         for lines in (1, 2):
             assert EVERY.judge(part, Evidence(lines, WHITE))[0] == "unknown", part

@@ -1,6 +1,6 @@
-"""A GPU reads what a host reads, and gives no pixels or crops back for that.
+"""A GPU reads the same as the host, without copying pixels or crops to the host.
 
-A stand-in, which is the CPU under another name, shows it everywhere.
+A simulated device, which computes on the CPU, shows this on machines without a GPU.
 """
 
 from dataclasses import replace
@@ -26,13 +26,13 @@ DEVICE = torch.device("privateuseone:0")
 
 
 class OnDevice(Tensor):
-    """A tensor that says it is on the device; ``inner`` has its values."""
+    """A tensor on the simulated device; ``inner`` has its values."""
 
     inner: Tensor
 
     @staticmethod
     def __new__(cls, inner):
-        # Ordinary tensors even in inference mode: torch refuses views across the two kinds.
+        # Ordinary tensors even in inference mode: torch refuses views between the two kinds.
         with torch.inference_mode(False):
             memory = {"strides": inner.stride(), "storage_offset": inner.storage_offset()}
             tensor = Tensor._make_wrapper_subclass(
@@ -47,22 +47,22 @@ class OnDevice(Tensor):
 
 
 class Watch(TorchDispatchMode):
-    """Carries out what the device is to do; refuses tensors of two devices, as CUDA does."""
+    """Runs the simulated device's operations; refuses tensors of two devices, as CUDA does."""
 
     def __init__(self):
         super().__init__()
-        # Type and shape of each tensor that was copied to the host, in order.
+        # Type and shape of each tensor copied to the host, in order.
         self.copied = []
 
     def __torch_dispatch__(self, op, types, args=(), kwargs=None):
         given = dict(kwargs or {})
         tensors = [leaf for leaf in tree_leaves((args, given)) if isinstance(leaf, Tensor)]
-        there = [tensor for tensor in tensors if isinstance(tensor, OnDevice)]
+        on_device = [tensor for tensor in tensors if isinstance(tensor, OnDevice)]
         target = given.get("device")
         to_device = target is not None and torch.device(target).type == DEVICE.type
-        if not there and not to_device:
+        if not on_device and not to_device:
             return op(*args, **given)
-        if op._can_decompose():  # what inference mode hands over in one piece
+        if op._can_decompose():  # inference mode passes composite operations undivided
             with self:
                 return op.decompose(*args, **given)
         if to_device:
@@ -71,7 +71,7 @@ class Watch(TorchDispatchMode):
         gives_a_number = name in ("_local_scalar_dense", "is_nonzero", "equal")
         to_host = gives_a_number or (target is not None and not to_device)
         if to_host:
-            self.copied += [(tensor.dtype, tuple(tensor.shape)) for tensor in there]
+            self.copied += [(tensor.dtype, tuple(tensor.shape)) for tensor in on_device]
         elif not to_device and any(t.ndim for t in tensors if not isinstance(t, OnDevice)):
             raise RuntimeError(f"{name}: tensors on the host and on the device in one operation")
         found = op(*tree_map(_inner, args), **tree_map(_inner, given))
@@ -86,8 +86,8 @@ def _inner(leaf):
     return leaf.inner if isinstance(leaf, OnDevice) else leaf
 
 
-def on_device(net):
-    """Move a net there: it is a pure graph, and takes and gives what is on the device."""
+def move_to_device(net):
+    """Move a net to the device: as a pure graph it maps device tensors to device tensors."""
 
     def run(tensor):
         if not isinstance(tensor, OnDevice):
@@ -98,7 +98,7 @@ def on_device(net):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def stand_in():
+def simulated_device():
     _setup_privateuseone_for_python_backend()
 
 
@@ -106,8 +106,8 @@ def stand_in():
     ("name", "again", "batch", "moved"),
     [("square_plates.jpg", 0.9, 32, 1), ("two_at_night.jpg", 0.5, 1, 14), ("", 0.9, 32, 1)],
 )
-def test_a_device_reads_what_the_host_reads_and_no_pixels_are_copied(name, again, batch, moved):
-    """Each plate by night has moved, is cropped anew, and read in batches of one."""
+def test_a_device_reads_the_same_as_the_host_and_copies_no_pixels(name, again, batch, moved):
+    """Plates at night are blurred by motion, cropped again, and read in batches of one."""
     pixels = decode((SAMPLES / name).read_bytes()) if name else np.zeros((300, 400, 3), np.uint8)
     pixels = cv2.blur(pixels, (moved, 1))
     photo, released = torch.from_numpy(pixels), weights.load_modules()
@@ -118,17 +118,17 @@ def test_a_device_reads_what_the_host_reads_and_no_pixels_are_copied(name, again
     specs = replace(specs, rectifier=rectifier, recognizer=recognizer)
     config = replace(released.config, specs=specs)
     with torch.no_grad(), Watch() as watcher:
-        found = read_plates(photo.to(DEVICE), *map(on_device, nets), config)
+        found = read_plates(photo.to(DEVICE), *map(move_to_device, nets), config)
     assert {plate.text for plate in read_samples().get(name, [])} <= {p.reading.text for p in found}
     arrays = [lambda a, net=net: tree_map(Tensor.numpy, net(torch.from_numpy(a))) for net in nets]
     on_host = read_plates(pixels, *arrays, config)
-    # OpenCV resizes on the host, which moves numbers a little: of two boxes either may be first.
+    # OpenCV resizes on the host, with slightly different scores: the order of boxes may differ.
     both = (sorted(plates, key=lambda plate: plate.box) for plates in (found, on_host))
     for one, other in zip(*both, strict=True):
         assert one.reading.text == other.reading.text and one.lines == other.lines
         assert one.reading.score == pytest.approx(other.reading.score, abs=0.01)
         np.testing.assert_allclose(one.quad, other.quad, atol=0.5)
-    # Candidates, theta, logits, and at the end the rectified plates that are shown.
+    # Only candidates, theta and logits are copied, and at the end the rectified plates to show.
     shown = [shape for dtype, shape in watcher.copied if dtype == torch.uint8]
     assert all(shape[1:] == (*RECTIFIER.shown_hw, 3) for shape in shown)
     assert len(shown) <= 1 or (moved > 1 and {17, 4} <= {shape[0] for shape in shown})
@@ -136,7 +136,7 @@ def test_a_device_reads_what_the_host_reads_and_no_pixels_are_copied(name, again
     assert set(floats) <= {(), (6,), (2, 3), (recognizer.classes, recognizer.steps)}
 
 
-def test_what_is_replayed_is_what_the_net_gives():
+def test_replayed_cuda_graphs_return_the_nets_outputs_for_any_batch_size():
     shapes = []
 
     def net(batch):
@@ -144,7 +144,7 @@ def test_what_is_replayed_is_what_the_net_gives():
 
     def record(net, given):
         shapes.append(tuple(given.shape))
-        outputs = net(given)  # a CUDA graph writes to the same memory again
+        outputs = net(given)  # a CUDA graph overwrites its outputs
         return lambda: [*map(Tensor.copy_, outputs, net(given))] and None, outputs
 
     replayed, batches = CudaGraphs(net, record), [torch.rand(rows, 3) for rows in (1, 3, 4, 2, 3)]
@@ -154,7 +154,7 @@ def test_what_is_replayed_is_what_the_net_gives():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
-def test_a_gpu_reads_what_the_host_reads():
+def test_a_gpu_reads_the_same_as_the_host():
     on_gpu, on_host = load_nets("torch", "cuda:0"), load_nets("torch", "cpu")
     for name in read_samples():
         photo = decode((SAMPLES / name).read_bytes())

@@ -1,4 +1,4 @@
-"""Every accepted kind of photo comes out upright, in RGB; every other one is refused."""
+"""Accepted files are decoded upright, in RGB; others are refused with an ImageError."""
 
 import cv2
 import heic_files
@@ -13,7 +13,7 @@ from plate_models.spec import Limits
 
 
 def assert_shows(pixels, expected, tolerance=6):
-    """But for edges, which some formats blur."""
+    """Compare pictures except at edges, which some formats blur."""
     assert (cv2.absdiff(pixels, expected) > tolerance).mean() < 0.05
 
 
@@ -26,12 +26,12 @@ def test_good_files_are_read_upright_and_in_rgb(name):
     assert pixels.shape == (HEIGHT, WIDTH, 3)
     assert pixels.dtype == np.uint8
     assert pixels.flags.c_contiguous
-    # The steps of 216 web colours are so large.
+    # A palette of 216 web colours has steps of 51.
     assert_shows(pixels, pattern(), 51 if "palette" in name else 6)
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_files_are_refused_with_their_reason(name):
+def test_bad_files_are_refused_with_a_slug_and_a_sentence(name):
     data, slug = BAD[name]
     readers = [images.decode]
     if name not in photo_files.SEEN_BY_DECODING:
@@ -47,7 +47,7 @@ DEEP_BGRA = rgba(0)[..., [2, 1, 0, 3]].astype(np.uint16) * 257
 WHITE, GREYS = (255,) * 3, ((200,) * 3, (200,) * 3, (0,) * 3)
 FLAT = np.full((20, 30, 3), 90, np.uint8)
 HALF_GREEN = (RED, tuple(c * 128 / 255 + 127 for c in GREEN), BLUE)
-# File; colours of the upper left, upper right and lower left quarter.
+# Name to file, and its colours in the upper left, upper right and lower left quarter.
 COLOURS = {
     **{
         f"16-bit grey {suffix}": (cv2.imencode(suffix, DEEP_GREY)[1].tobytes(), GREYS)
@@ -80,15 +80,15 @@ def test_grey_becomes_rgb_and_transparent_parts_white(name):
         assert np.abs(pixels[place] - np.array(colour)).max() <= 2
 
 
-def test_a_heic_of_tiles_is_cut_at_its_edges():
+def test_a_heic_grid_is_cropped_to_its_own_size():
     pixels = images.decode(heic_files.grid_of(2, 3, 180, 100))
     assert pixels.shape == (100, 180, 3)
     assert_shows(pixels[:HEIGHT], np.tile(pattern(), (1, 3, 1))[:, :180])
 
 
 @pytest.mark.parametrize("name", ["jpeg", "png", "webp", "heic", "tiff", "gif", "bmp"])
-def test_damage_anywhere_never_escapes_as_another_error(name):
-    """Flip bytes all over the file: it is read, or refused with an ImageError."""
+def test_damage_anywhere_raises_no_other_error_than_image_error(name):
+    """With random bytes changed, a file is either read or refused with an ImageError."""
     rng = np.random.default_rng(7)
     whole = GOOD[name]
     for _ in range(150):

@@ -1,4 +1,4 @@
-"""Files made to hurt: what they cost to refuse, and what the largest cost to read."""
+"""Hostile files: the time and memory to refuse them, and to read the costliest valid ones."""
 
 import json
 import subprocess
@@ -11,11 +11,11 @@ from photo_files import HEIGHT, WIDTH, encode, exif, pattern, png_chunk
 
 from plate_models import images
 
-# A hang, not a slow machine: refusals take milliseconds.
+# Seconds. Refusals take milliseconds, so only a hang exceeds this, no slow machine.
 REFUSED_S, READ_S = 2, 30
-# Of the picture as RGB. Decoders hold what they decode from beside it.
+# Times the size of the RGB picture: decoders also hold intermediate data.
 MEMORY_FACTOR = 4
-# Of numpy, Pillow and OpenCV themselves, however small the picture is.
+# What NumPy, Pillow and OpenCV themselves need, for the smallest picture, too.
 MEMORY_FLOOR_MB = 24
 
 
@@ -23,14 +23,15 @@ MEMORY_FLOOR_MB = 24
 def measured():
     command = [sys.executable, photo_cost.__file__]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    # Decoders open no file, start no process, and write nothing else than this of scans like ours.
-    said = "Inconsistent progression sequence for component 3 coefficient 1\n"
-    assert done.stderr in ("", said)
+    # photo_cost.py would write a line if a decoder opened a file or started a process. Decoders
+    # themselves write only this warning about our progressive scans.
+    warning = "Inconsistent progression sequence for component 3 coefficient 1\n"
+    assert done.stderr in ("", warning)
     return dict(map(json.loads, done.stdout.splitlines()))
 
 
 @pytest.mark.parametrize("name", [*REFUSED, *CHEAP])
-def test_bombs_are_refused_and_burdens_left_unopened_cheaply(measured, name):
+def test_refusing_bombs_and_skipping_useless_data_is_cheap(measured, name):
     result, decode_s, peak_mb = measured[name]
     assert result in ([REFUSED[name][1]] if name in REFUSED else ([HEIGHT, WIDTH], [8, 8]))
     assert decode_s < REFUSED_S
@@ -38,14 +39,14 @@ def test_bombs_are_refused_and_burdens_left_unopened_cheaply(measured, name):
 
 
 @pytest.mark.parametrize("name", HEAVY)
-def test_the_dearest_pictures_are_read_within_bounds(measured, name):
+def test_the_costliest_pictures_are_read_within_bounds(measured, name):
     result, decode_s, peak_mb = measured[name]
     assert result == [SIDE, SIDE]
     assert decode_s < READ_S
     assert peak_mb < MEMORY_FACTOR * 3 * SIDE**2 / 2**20 + MEMORY_FLOOR_MB
 
 
-def test_burdens_do_not_change_the_picture():
+def test_useless_data_does_not_change_the_picture():
     plain = images.decode(jpeg_with())
     assert (images.decode(CHEAP["jpeg with fill bytes"]()) == plain).all()
     assert (images.decode(jpeg_with(segment(0xFE, b"a comment"))) == plain).all()
@@ -56,13 +57,13 @@ def test_burdens_do_not_change_the_picture():
 
 
 @pytest.mark.parametrize("tags", [{278: 16}, {322: 64, 323: 64}])
-def test_tiffs_of_many_jpegs_are_read(tags):
+def test_tiffs_of_several_jpeg_strips_or_tiles_are_read(tags):
     photo = encode(pattern(200, 150), "TIFF", compression="jpeg", tiffinfo=tags)
     assert images.decode(photo).shape == (150, 200, 3)
 
 
-def test_colours_that_adobes_segment_names_are_kept():
-    """Without this segment, and without JFIF's, three components are taken for YCbCr."""
+def test_the_colour_space_of_an_adobe_segment_is_kept():
+    """Without an Adobe and a JFIF segment, three components are taken for YCbCr."""
     jfif = jpeg_with()
     adobe = jfif[:2] + segment(0xEE, b"Adobe\0\x64\0\0\0\0\0") + jfif[20:]
     assert (images.decode(adobe) != images.decode(jfif)).any()

@@ -1,4 +1,4 @@
-"""Blur of motion: its direction is seen, it is taken back, and plates that moved are read."""
+"""Motion blur: its direction is estimated, crops are deblurred, blurred plates are read."""
 
 import cv2
 import numpy as np
@@ -14,8 +14,8 @@ from plate_models.pixels import crop, to_host
 from plate_models.recognition import ctc
 
 
-def moved(image, x, y):
-    """Blur a picture as a straight motion by (x, y) pixels does."""
+def blur(image, x, y):
+    """Blur a picture like a straight motion by (x, y) pixels during the exposure."""
     size = image.shape[1::-1]
     shifts = (np.array([[1, 0, x * part], [0, 1, y * part]]) for part in np.linspace(-0.5, 0.5, 31))
     seen = [cv2.warpAffine(image * 1.0, by, size, borderMode=cv2.BORDER_REFLECT) for by in shifts]
@@ -30,20 +30,20 @@ def moved(image, x, y):
         ("portrait.jpg", (11, -3), {"T810BA790", "K343ME74"}),
     ],
 )
-def test_plates_that_moved_are_read(name, way, texts):
-    nets, photo = load_nets(), moved(decode((SAMPLES / name).read_bytes()), *way)
+def test_plates_with_motion_blur_are_read_in_photos(name, way, texts):
+    nets, photo = load_nets(), blur(decode((SAMPLES / name).read_bytes()), *way)
     plates, alphabet = nets.read(photo), nets.config.specs.recognizer.alphabet
     assert {plate.reading.text for plate in plates} == texts
     assert {ctc.greedy_decode(plate.log_probs, alphabet) for plate in plates} == texts
-    # In a camera's frames they wait for others.
+    # A camera's frames are not deblurred: sharper frames may follow.
     assert {plate.reading.text for plate in nets.read(photo, still=False)} != texts
 
 
 @pytest.mark.parametrize("place", [np.asarray, torch.from_numpy])
 @pytest.mark.parametrize("way", [(9, 0), (0, -6), (6, 5)])
-def test_a_crop_is_sharp_again(place, way):
+def test_deblurring_brings_a_crop_closer_to_the_sharp_one(place, way):
     photo, box = decode((SAMPLES / "two_by_day.jpg").read_bytes()), (280.0, 490.0, 460.0, 550.0)
-    sharp, blurred = (crop(place(each), box, (64, 160)) for each in (photo, moved(photo, *way)))
+    sharp, blurred = (crop(place(each), box, (64, 160)) for each in (photo, blur(photo, *way)))
     in_crop = np.array([way], np.float32) * (160 / 180, 64 / 60)
     again, middle = without_motion(blurred, in_crop), np.s_[:, :, 16:-16, 30:-30]
     left, before = (to_host(abs(each - sharp))[middle].mean() for each in (again, blurred))
@@ -51,25 +51,25 @@ def test_a_crop_is_sharp_again(place, way):
 
 
 @pytest.mark.parametrize("degrees", [0, 40, 90, 130])
-def test_the_way_is_seen_wherever_a_plate_hangs(degrees):
+def test_the_direction_of_the_blur_is_estimated_for_tilted_plates(degrees):
     radians = np.radians(degrees)
-    dice = np.random.default_rng(0).integers(0, 256, (300, 300, 3), np.uint8)
-    photo = moved(cv2.GaussianBlur(dice, (0, 0), 1.5), 12 * np.cos(radians), 12 * np.sin(radians))
+    noise = np.random.default_rng(0).integers(0, 256, (300, 300, 3), np.uint8)
+    photo = blur(cv2.GaussianBlur(noise, (0, 0), 1.5), 12 * np.cos(radians), 12 * np.sin(radians))
     quad = np.array([[60, 100], [220, 130], [235, 170], [75, 140]], np.float32)
     corners = np.array([[0, 0], [188, 0], [188, 48], [0, 48]], np.float32)
     plate = cv2.warpPerspective(photo, cv2.getPerspectiveTransform(quad, corners), (188, 48))
     way, sharpness = blur_of(plate, quad)
     off = np.degrees(np.angle(way)) - degrees
     assert abs((off + 90) % 180 - 90) < 8 and abs(abs(way) - 1) < 1e-6 and sharpness < 0.5
-    still = cv2.warpPerspective(dice, cv2.getPerspectiveTransform(quad, corners), (188, 48))
+    still = cv2.warpPerspective(noise, cv2.getPerspectiveTransform(quad, corners), (188, 48))
     assert 0.5 < blur_of(still, quad)[1] <= 1
 
 
-def test_a_moved_plate_that_its_box_cut_is_cropped_anew_with_its_own_way(monkeypatch):
+def test_a_blurred_plate_cut_by_its_box_is_cropped_and_deblurred_again(monkeypatch):
     asked, straight = [], np.array([[0.8, 0, 0], [0, 0.8, 0]], np.float32)
     monkeypatch.setattr(rectification, "without_motion", lambda *a: asked.append(a[1]) or a[0])
 
-    def rectify(crops):  # The last plate reaches its crop's edges at first.
+    def rectify(crops):  # In the first batch the last plate reaches the edges of its crop.
         theta = np.stack([straight] * len(crops)) / np.linspace(1, 0.8, len(crops))[:, None, None]
         return crops[:, :, :24, :94], theta.astype(np.float32)
 
@@ -77,5 +77,5 @@ def test_a_moved_plate_that_its_box_cut_is_cropped_anew_with_its_own_way(monkeyp
     photo, ways = np.zeros((300, 300, 3), np.uint8), np.array([[9, 0], [0, 6]], np.float32)
     rectification.straighten(photo, boxes, np.array([1, 1]), rectify, motions=ways)
     first, again = asked
-    assert np.allclose(first, [[9 / 1.3, 0], [0, 6 / 1.5]])  # in crops, which have a margin
+    assert np.allclose(first, [[9 / 1.3, 0], [0, 6 / 1.5]])  # pixels of crops, which have margins
     assert again.shape == (1, 2) and again[0, 0] == 0 < again[0, 1] < first[1, 1]

@@ -1,4 +1,4 @@
-"""YOLOv5 and LPRNet: shapes, decoding, batches."""
+"""YOLOv5 and LPRNet: shapes, candidates, activations, independence within a batch."""
 
 from dataclasses import replace
 
@@ -21,13 +21,13 @@ def graph():
 
 
 def scenes(count, *canvas_hw):
-    """(N, 3, H, W) uint8 canvases with the golden photo, each in less light."""
+    """(N, 3, H, W) uint8 canvases with the golden photo, each darker than the one before."""
     photo = decode(release.DEFAULT_GOLDEN.read_bytes())
     canvases = [letterbox(photo // (1 + n), canvas_hw)[0] for n in range(count)]
     return torch.from_numpy(np.stack(canvases))
 
 
-def test_candidates_are_the_cells_that_no_neighbour_exceeds(graph):
+def test_candidates_are_the_cells_whose_score_no_neighbour_exceeds(graph):
     canvases = scenes(1, 96, 128)
     heads = graph.net(canvases.float() / 255)
     assert [tuple(head.shape[2:]) for head in heads] == [(12, 16, 7), (6, 8, 7), (3, 4, 7)]
@@ -57,14 +57,14 @@ def test_convolutions_are_followed_by_the_activation_of_the_spec(activation, fun
 def test_a_canvas_does_not_depend_on_its_neighbours(graph):
     canvases = scenes(3, 96, 128)
     alone = torch.cat([graph(canvas[None]) for canvas in canvases])
-    # Random weights score many cells alike: which comes first is chance.
+    # Cells with equal scores come in any order, which the comparison ignores.
     assert export.compare_candidates((alone,), (graph(canvases),)) < 1
 
 
 def test_a_plate_is_read_the_same_alone_and_in_a_batch():
     torch.manual_seed(0)
     net, plates = LPRNet().eval(), torch.randn(4, 3, *RECTIFIER.rectified_hw)
-    plates[1] *= 40  # A neighbour so bright that any mean over the batch would move.
+    plates[1] *= 40  # so bright that it would change any mean over the batch
     together = net(plates)
     assert together.shape == (4, RECOGNIZER.classes, RECOGNIZER.steps)
     alone = torch.cat([net(plate[None]) for plate in plates])

@@ -1,4 +1,4 @@
-"""read_plates with stand-ins for the nets: geometry, chunks, decoding, answers."""
+"""read_plates with fake nets: which boxes are read how, and which plates are returned."""
 
 from dataclasses import replace
 
@@ -14,10 +14,10 @@ from plate_models.recognition.calibration import UNCALIBRATED
 from plate_models.spec import DETECTOR, RECOGNIZER, RECTIFIER
 
 HOME = "B840CK197"
-BLUR = np.zeros((RECOGNIZER.classes, RECOGNIZER.steps))  # any character may stand anywhere
+BLUR = np.zeros((RECOGNIZER.classes, RECOGNIZER.steps))  # every character equally likely
 BOLD = PipelineConfig(calibration=replace(UNCALIBRATED, elsewhere_readable_from=0.5))
 BRAZIL = replace(BOLD, grammar=grammar_of("br"))
-# The plate fills that share of its crop.
+# The share of its crop that a plate fills.
 SHARE = 0.8
 STRAIGHT = np.array([[SHARE, 0, 0], [0, SHARE, 0]], np.float32)
 
@@ -28,7 +28,7 @@ def recognizer_of(text):
 
 
 def detector_of(*rows, near=()):
-    """Finds rows where a photo fills the canvas, and others where it has a bar above it."""
+    """A net that finds `rows`, or `near` in a smaller photo, which has a bar above it."""
 
     def detect(canvas):
         assert canvas.dtype == np.uint8 and canvas.shape[:2] == (1, 3)
@@ -57,7 +57,7 @@ PHOTO = np.zeros((448, 768, 3), np.uint8)
 ROW = [100.0, 50.0, 200.0, 80.0, 0.9, 0.0]
 
 
-def test_a_plate_comes_back_in_photo_pixels():
+def test_plates_are_returned_in_photo_pixels():
     photo = np.zeros((896, 1536, 3), np.uint8)
     (plate,) = read_plates(photo, detector_of(ROW), rectify, recognize)
     assert plate.detection_score == pytest.approx(0.9)
@@ -72,7 +72,7 @@ def test_a_plate_comes_back_in_photo_pixels():
 
 
 def test_a_grey_photo_is_no_evidence_against_colour():
-    """By infrared light a taxi's plate is as white as all others."""
+    """In infrared light a taxi's yellow plate is as white as all others."""
     photo = np.full_like(PHOTO, 200)
     photo[55:75:4, 110:190:3] = 10
     taxi = recognizer_of("AB12377")
@@ -83,7 +83,7 @@ def test_a_grey_photo_is_no_evidence_against_colour():
     assert coloured.reading.format == "unknown"
 
 
-def test_boxes_are_those_around_quads_inside_the_photo_where_something_is_read():
+def test_a_readable_plates_box_is_the_hull_of_its_quad_inside_the_photo():
     (plate,) = read_plates(PHOTO, detector_of([9.0, 0.0, 109, 30, 0.9, 0]), rectify, recognize)
     assert plate.quad[0][1] < 0 and plate.box[:2] == (plate.quad[0][0], 0)
     (plate,) = read_plates(PHOTO, detector_of(ROW), rectify, recognizer_of(BLUR))
@@ -92,7 +92,7 @@ def test_boxes_are_those_around_quads_inside_the_photo_where_something_is_read()
 
 
 @pytest.mark.parametrize("x", [200, 1790, 1960, 3400])
-def test_small_plates_of_a_large_photo_are_found_where_it_is_looked_at_in_tiles(x):
+def test_small_plates_of_a_large_photo_are_found_in_its_tiles(x):
     """The photo is four tiles, which meet around x = 1920 and y = 1080."""
     batches = []
 
@@ -122,17 +122,17 @@ def test_small_plates_of_a_large_photo_are_found_where_it_is_looked_at_in_tiles(
         assert small.reading.text == HOME
         assert middle == pytest.approx((x + 45, y + 13.5), abs=4)
     assert read(90, still=False) == []
-    # A larger one is found in the whole photo: what only tiles take for one is too large for them.
+    # A larger plate must be found in the whole photo: tiles only add small ones.
     (large,) = read(300)
     assert large.reading.text == HOME and batches == [1]
     assert len(read(139)) == 1 and batches == [1]
     assert read(300, least_px=70) == []
-    # What can't be read in the whole photo is read in a tile.
+    # A plate that is unreadable in the whole photo is read in a tile.
     (plate,) = read(139, blurred=1)
     assert plate.reading.text == HOME
 
 
-def test_where_nothing_can_be_read_plates_are_looked_for_in_a_smaller_photo():
+def test_without_a_readable_plate_the_detector_runs_again_on_a_smaller_photo():
     def read(*rows, near, text=HOME, still=True):
         # The photo in the middle of the canvas, a third of its size.
         detect = detector_of(*rows, near=([288.0, 165, 388, 195, near, 0],))
@@ -143,11 +143,12 @@ def test_where_nothing_can_be_read_plates_are_looked_for_in_a_smaller_photo():
     middle = (plate.box[0] + plate.box[2]) / 2, (plate.box[1] + plate.box[3]) / 2
     assert plate.reading.text == HOME and middle == pytest.approx((246, 93), abs=1)
     assert read(near=0.9, still=False) == [] and len(read(ROW, near=0.9)) == 1
-    # What can't be read either must be surer for a plate, and is one with what it overlaps.
+    # Unreadable plates found there need a higher score. Of boxes that overlap only one is kept.
     assert read(near=0.6, text=BLUR) == [] and len(read(near=0.75, text=BLUR)) == 1
     assert len(read([96.0, 48, 390, 138, 0.9, 0], near=0.75, text=BLUR)) == 1
-    # The surest comes first, readable or not; a part of what is read is none. What is wide for a
-    # plate may be a part, even if it can be read, unless it surely is a plate, of a known format.
+    # The highest detection score comes first, readable or not. Boxes inside a readable plate are
+    # dropped as its parts. A wide one may be a part even if it is readable, unless its detection
+    # score and its text are sure and its format is known.
     part = log_probs_of("AB123CD")
     for beside, score, first, texts in (
         ([500.0, 300, 700, 340], 0.9, BLUR, ["", HOME]),
@@ -169,34 +170,32 @@ def test_where_nothing_can_be_read_plates_are_looked_for_in_a_smaller_photo():
         (0, 100, 1, True, False),
         (660, 760, 1, True, True),
         (660, 760, 0.8, True, True),
-        (666, 766, 0.8, True, False),  # The detector saw more of it.
-        (668, 768, 1, False, True),  # A camera's pass decides for itself.
-        (2, 766, 1, True, True),  # The photo was cut to its plate.
+        (666, 766, 0.8, True, False),  # The detector's box is cut, though not the quad.
+        (668, 768, 1, False, True),  # Cameras judge it from the whole pass.
+        (2, 766, 1, True, True),  # The photo shows that plate alone.
     ],
 )
-def test_a_plate_that_may_go_on_beside_the_photo_is_not_readable(
-    first, last, quad, still, readable
-):
-    def rectify_so(crops):
+def test_a_plate_that_a_side_of_the_photo_may_cut_is_unreadable(first, last, quad, still, readable):
+    def rectify_scaled(crops):
         rectified, theta = rectify(crops)
         return rectified, theta * quad
 
     high = (last - first) * 0.3
     detect = detector_of([first, 100, last, 100 + high, 0.9, 0.0])
     config = replace(PipelineConfig(), still=still)
-    [plate] = read_plates(PHOTO, detect, rectify_so, recognize, config)
+    [plate] = read_plates(PHOTO, detect, rectify_scaled, recognize, config)
     assert (plate.reading.text, plate.reading.best) == (HOME if readable else "", HOME)
 
 
-def test_what_lies_inside_a_readable_plate_is_no_plate_of_its_own():
-    """Such as its region; where nothing was read, both boxes are all that is known."""
+def test_boxes_inside_a_readable_plate_are_dropped():
+    """They are its parts, such as the region. Of unreadable plates both boxes are returned."""
     both = detector_of(ROW, [150.0, 55.0, 195.0, 75.0, 0.95, 0.0])
     (plate,) = read_plates(PHOTO, both, rectify, recognize)
     assert plate.detection_score == pytest.approx(0.9)
     assert len(read_plates(PHOTO, both, rectify, recognizer_of(BLUR))) == 2
 
 
-def test_lines_are_what_is_read_and_may_be_mixed_in_one_photo():
+def test_a_plates_lines_are_those_of_its_reading_and_may_differ_within_a_photo():
     (plate,) = read_plates(PHOTO, detector_of([*ROW[:5], 1.0]), rectify, recognize)
     assert plate.lines == 1 and plate.reading.text == "B840CK197"
     rows = [
@@ -209,7 +208,7 @@ def test_lines_are_what_is_read_and_may_be_mixed_in_one_photo():
 
 
 def recognize_rows(plates):
-    """Reads a row's brightness: the upper half of the photo is black, the lower white."""
+    """Read "A123" from a black row, "BC77" from a white one."""
     texts = {True: "BC77", False: "A123"}
     bright = (plates.mean(axis=(1, 2, 3)) > 0).tolist()
     return np.stack([log_probs_of(texts[flag]) for flag in bright])
@@ -217,7 +216,7 @@ def recognize_rows(plates):
 
 @pytest.mark.parametrize("detected_as_two", [1.0, 0.0])
 def test_a_plate_of_two_lines_is_read_row_by_row(detected_as_two):
-    """A short plate of one line is read as two as well."""
+    """If the detector reports one line, a short plate is still read as two, too."""
     photo = PHOTO.copy()
     photo[224:] = 255
     square = [100.0, 224.0 - 40, 200.0, 224.0 + 40, 0.9, detected_as_two]
@@ -238,9 +237,9 @@ def test_a_plate_of_two_lines_is_read_row_by_row(detected_as_two):
         *((40, "AB123CD", BOLD, "AB123CD"), (8, "AB123CD", BOLD, ""), (40, "DKL", BOLD, "")),
         *((40, HOME, BOLD, ""), (40, "BRA2E19", BRAZIL, "BRA2E19")),
     ],
-    ids=["North America's", "too long for words", "a row of two", "learnt as it is", "Brazil's"],
+    ids=["North America's", "wide: no words", "text of one row", "home country's", "Brazil's"],
 )
-def test_low_characters_are_read_without_the_words_around_them(half_height, low, config, text):
+def test_low_characters_are_read_without_the_words_above_and_below(half_height, low, config, text):
     def recognize_white(plates):
         white = plates.min(axis=(1, 2, 3)) > 0.9
         return np.stack([log_probs_of(low if one else "") for one in white])
@@ -252,12 +251,12 @@ def test_low_characters_are_read_without_the_words_around_them(half_height, low,
     (plate,) = read_plates(photo, detector_of([*box, 0.9, 0.0]), *nets, config)
     assert (plate.reading.text, plate.lines) == (text, 1)
     assert plate.quad[0][1] == pytest.approx(224 - plate_half, abs=1.5)
-    # What is hardly a plate is not worth a second reading.
+    # Boxes with a low detection score are not read a second time.
     assert read_plates(photo, detector_of([*box, 0.2, 0.0]), *nets, config) == []
 
 
-def test_a_plate_that_its_box_cut_is_cropped_again():
-    """Black plate on white, twice as long as its box: the rectifier points beyond the crop."""
+def test_a_plate_cut_by_its_box_is_cropped_again():
+    """A black plate is twice as long as its box: the rectifier's quad exceeds the crop."""
     photo = np.full((448, 768, 3), 255, np.uint8)
     photo[200:220, 300:500] = 0
     batches = []
@@ -271,33 +270,33 @@ def test_a_plate_that_its_box_cut_is_cropped_again():
 
     rows = [[350.0, 200, 450, 220, 0.9, 0], [20.0, 20, 120, 40, 0.8, 0]]
     cut, other = read_plates(photo, detector_of(*rows), rectify_by_ink, recognize)
-    assert np.median(cut.crop) < 50 and np.median(other.crop) > 200  # each has its own picture
+    assert np.median(cut.crop) < 50 and np.median(other.crop) > 200  # each has its own crop
     assert batches == [2, 1]
     assert [cut.quad[0][0], cut.quad[1][0]] == pytest.approx([300, 500], abs=5)
 
 
-def doubt(share, text=HOME):
+def uncertain(share, text=HOME):  # the fourth character may be a 9
     return log_probs_of(text, {3: {text[3]: share, "9": 1 - share}})
 
 
 @pytest.mark.parametrize(
     ("first", "still", "text", "batches"),
     [
-        (doubt(0.6), True, "B849CK197", [1, 4]),
-        (doubt(0.7), False, "B840CK197", [1]),
-        (doubt(0.93), True, "B840CK197", [1]),
-        (doubt(0.93, "AB123CD"), True, "B849CK197", [1, 4]),
+        (uncertain(0.6), True, "B849CK197", [1, 4]),
+        (uncertain(0.7), False, "B840CK197", [1]),
+        (uncertain(0.93), True, "B840CK197", [1]),
+        (uncertain(0.93, "AB123CD"), True, "B849CK197", [1, 4]),
         (log_probs_of("B8", {1: {"8": 0.6, "9": 0.4}}), True, "", [1]),
         (BLUR, True, "", [1]),
     ],
-    ids=["in doubt", "once", "sure", "not sure enough abroad", "no text", "hopeless"],
+    ids=["uncertain", "of a camera", "sure", "not sure enough abroad", "no text", "hopeless"],
 )
-def test_a_plate_in_doubt_is_read_from_shifted_crops_too(first, still, text, batches):
+def test_an_uncertain_plate_is_read_from_shifted_crops_too(first, still, text, batches):
     seen = []
 
     def recognize_again(plates):
         seen.append(plates)
-        answer = first if len(seen) == 1 else doubt(0.1)
+        answer = first if len(seen) == 1 else uncertain(0.1)
         return np.stack([answer] * len(plates))
 
     photo = np.random.default_rng(1).integers(0, 255, PHOTO.shape).astype(np.uint8)
@@ -309,18 +308,18 @@ def test_a_plate_in_doubt_is_read_from_shifted_crops_too(first, still, text, bat
     assert len({plates.tobytes() for batch in seen for plates in batch}) == sum(batches)
 
 
-def test_of_plates_in_doubt_only_so_many_that_look_moved_are_tried():
+def test_at_most_four_uncertain_plates_with_motion_blur_are_deblurred():
     photo = np.random.default_rng(1).integers(0, 255, PHOTO.shape).astype(np.uint8)
     photo[210:] = cv2.blur(photo[210:], (15, 1))
     rows = [[100.0, 45 * i, 220.0, 45 * i + 24, 0.9 - 0.01 * i, 0.0] for i in range(1, 10)]
     batches = []
 
-    def recognize_doubtfully(plates):
+    def recognize_with_doubt(plates):
         batches.append(len(plates))
-        return np.stack([doubt(0.6)] * len(plates))
+        return np.stack([uncertain(0.6)] * len(plates))
 
-    read_plates(photo, detector_of(*rows), rectify, recognize_doubtfully)
-    # Four are sharp; of the five behind them four are tried: so many lengths, so many turns.
+    read_plates(photo, detector_of(*rows), rectify, recognize_with_doubt)
+    # Four plates are sharp; four of the five blurred ones are tried: 17 lengths, then 4 rotations.
     assert batches[-8:] == [17, 4] * 4 and batches.count(17) == 4
 
 
@@ -337,12 +336,12 @@ def test_of_plates_in_doubt_only_so_many_that_look_moved_are_tried():
         (0.54, "777", 0.2, True, False),
     ],
 )
-def test_a_doubtful_box_with_too_little_text_is_no_plate(score, text, contrast, still, kept):
+def test_a_box_with_a_low_score_and_too_little_text_is_dropped(score, text, contrast, still, kept):
     nets = detector_of([*ROW[:4], score, 0.0]), rectify, lambda x: contrast * recognizer_of(text)(x)
     assert len(read_plates(PHOTO, *nets, PipelineConfig(still=still))) == kept
 
 
-def test_in_a_doubtful_box_only_texts_of_home_and_sure_ones_of_known_formats_are_readable():
+def test_in_a_box_with_a_low_score_only_home_formats_and_sure_known_ones_are_readable():
     known = "AB123CD"
     unsure = log_probs_of(known, {4: {"3": 0.8, "8": 0.2}})
     for score, seen, readable in (
@@ -356,7 +355,7 @@ def test_in_a_doubtful_box_only_texts_of_home_and_sure_ones_of_known_formats_are
         assert plate.reading.best == (known if seen is unsure else seen)
 
 
-def test_more_plates_than_one_batch_holds():
+def test_more_plates_than_fit_in_a_batch_are_all_read():
     rows = [[7.0 * i + 9, 10.0 * i, 7.0 * i + 49, 10.0 * i + 9, 0.9, 0] for i in range(40)]
     plates = read_plates(PHOTO, detector_of(*rows), rectify, recognize)
     assert len(plates) == 40

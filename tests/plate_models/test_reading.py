@@ -1,4 +1,4 @@
-"""Readings: beam, grammar, scores and what becomes of logits that are no numbers."""
+"""Readings: candidates, the grammar's influence, scores, and logits that are not finite."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from plate_models.recognition.decoding import Evidence, Reading, choose_reading
 from plate_models.spec import RECOGNIZER
 
 RUSSIA = grammar_of("ru")
-# Nothing is surer than 0.99995.
+# Caps scores at 0.99995.
 CAPPED = Calibration(((-9.9, -9.9), (9.9, 9.9)))
 NOTHING = Reading("", 0.0, False, "unknown", (), ())
 
@@ -22,7 +22,7 @@ def texts_of(reading):
     return [text for text, _ in reading.candidates]
 
 
-def test_no_steps_and_blanks_read_as_nothing_and_huge_logits_as_others():
+def test_blanks_and_no_steps_are_an_empty_reading_and_huge_logits_are_read():
     assert choose_reading(log_probs_of("")) == NOTHING
     assert choose_reading(np.zeros((RECOGNIZER.classes, 0))) == NOTHING
     huge = 1e37 * np.sign(log_probs_of("B840CK197") + 1).astype(np.float32)
@@ -31,7 +31,7 @@ def test_no_steps_and_blanks_read_as_nothing_and_huge_logits_as_others():
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("places", [(0, 0), (BLANK, 7), (slice(None), slice(None))])
-def test_logits_that_are_no_numbers_read_as_nothing(bad, places):
+def test_logits_that_are_not_finite_are_an_empty_reading(bad, places):
     logits = log_probs_of("B840CK197").astype(np.float32)
     logits[places] = bad
     assert choose_reading(ctc.log_softmax(logits)) == NOTHING
@@ -43,22 +43,22 @@ def test_logits_that_are_no_numbers_read_as_nothing(bad, places):
     ("seen", "right", "place"),
     [("0002EX71", "O002EX71", 0), ("AO02EX71", "A002EX71", 1), ("A8028X71", "A802BX71", 4)],
 )
-def test_the_place_settles_look_alikes(seen, right, place):
+def test_the_place_of_a_look_alike_decides_between_letter_and_digit(seen, right, place):
     doubts = {place: {seen[place]: 0.6, right[place]: 0.4}}
     reading = choose_reading(log_probs_of(seen, doubts), Evidence(1, WHITE))
     assert reading.text == right and seen in texts_of(reading)
-    # Not a doubtful character any more: only one of the two can stand there.
+    # The character is certain: of the two look-alikes only one is valid in this place.
     assert reading.characters[place][1] > 0.9
 
 
-def test_a_doubt_that_no_place_settles_stays_a_doubt():
+def test_a_character_stays_uncertain_if_both_candidates_are_valid():
     reading = choose_reading(log_probs_of("A127EX71", {2: {"2": 0.5, "7": 0.4, "": 0.1}}))
     assert not reading.readable and reading.format == "ru.car"
     assert reading.characters[2][1] == pytest.approx(0.5 / 0.9, abs=0.02)
     assert reading.characters[1][1] > 0.99
 
 
-def test_a_look_alike_that_the_beam_lost_is_found():
+def test_a_look_alike_that_the_beam_dropped_is_a_candidate():
     log_probs = log_probs_of("0112EX71", LOST)
     listed = [text for text, _ in ctc.beam_decode(log_probs)]
     assert "O112EX71" not in listed and "0112EX71" in listed
@@ -67,7 +67,7 @@ def test_a_look_alike_that_the_beam_lost_is_found():
     assert scores["O112EX71"] > scores["0112EX71"] > 0
 
 
-def test_the_grammar_does_not_overrule_what_is_clear():
+def test_the_grammar_does_not_overrule_clear_characters():
     clear = log_probs_of("0002EX71", {0: {"0": 1 - 1e-5, "O": 1e-5}})
     for log_probs, text in ((clear, "0002EX71"), (log_probs_of("ABC123"), "ABC123")):
         reading = choose_reading(log_probs, Evidence(1, WHITE), RUSSIA)
@@ -75,23 +75,23 @@ def test_the_grammar_does_not_overrule_what_is_clear():
         assert (reading.text, reading.readable, reading.format) == ("", False, "unknown")
 
 
-def test_a_format_of_another_country_decides_between_spellings_of_one_shape_however_clear():
+def test_a_format_of_another_country_overrules_even_a_clear_look_alike():
     clear = log_probs_of("EADOR64", {3: {"O": 1 - 1e-5, "0": 1e-5}})
     reading = choose_reading(clear, Evidence(lines=2), grammar_of("ru", "br"))
     assert (reading.best, reading.format) == ("EAD0R64", "br.motorcycle")
     assert reading.characters[3][1] == pytest.approx(reading.score, abs=0.05)
 
 
-def test_an_unknown_format_is_readable_where_it_is_surely_read():
+def test_a_text_of_unknown_format_is_readable_only_if_it_is_sure():
     sure = ctc.log_softmax(30 * log_probs_of("O000OO"))
-    # An O that might be a 0 after all leaves a doubt.
+    # Less than 1: an O may be a 0.
     reading = choose_reading(sure, calibration=Calibration(elsewhere_readable_from=0.98))
     assert (reading.text, reading.readable, reading.format) == ("O000OO", True, "unknown")
     timid = replace(CAPPED, elsewhere_readable_from=1.0)
     assert choose_reading(sure, calibration=timid).text == ""
     bold = replace(CAPPED, readable_from=1.0, elsewhere_readable_from=0.9)
     assert choose_reading(sure, calibration=bold).readable
-    # What suffices for a known one does not for an unknown one.
+    # An unknown format needs a higher score than a known one.
     doubts = {2: {"0": 0.99, "6": 0.01}}
     assert choose_reading(log_probs_of("H002EX71", doubts), Evidence(1, WHITE)).readable
     reading = choose_reading(log_probs_of("AB0012", doubts), Evidence(1, WHITE), RUSSIA)
@@ -106,33 +106,33 @@ def test_an_unknown_format_is_readable_where_it_is_surely_read():
         ("1807BO178", {0: {"1": 0.4, "I": 0.55, "": 0.05}}, 2, WHITE),
         ("1807BO52", {1: {"8": 0.4, "B": 0.55, "": 0.05}}, 1, BLACK),
         ("TO80752", {3: {"0": 0.4, "O": 0.55, "": 0.05}}, 1, YELLOW),
-        ("TO80752", {}, 1, None),  # in a grey photo as well
+        ("TO80752", {}, 1, None),  # in a grey photo, too
         ("B807152", {6: {"2": 0.4, "Z": 0.55, "": 0.05}}, 1, BLUE),
     ],
 )
-def test_other_countries_change_no_russian_plate(text, doubts, lines, ground):
+def test_other_countries_do_not_change_the_reading_of_a_russian_plate(text, doubts, lines, ground):
     log_probs, evidence = log_probs_of(text, doubts), Evidence(lines, ground)
     before = choose_reading(log_probs, evidence, RUSSIA)
     assert before.readable and before.format.startswith("ru.")
     assert choose_reading(log_probs, evidence, grammar_of(*RECOGNIZER.countries)) == before
 
 
-def test_a_place_of_another_country_settles_its_look_alikes():
+def test_formats_of_other_countries_decide_look_alikes_by_their_place_too():
     every, bold = grammar_of(*RECOGNIZER.countries), Calibration(elsewhere_readable_from=0.5)
     log_probs = log_probs_of("ZA1O0CD", {3: {"O": 0.6, "0": 0.4}})
     found = choose_reading(log_probs, Evidence(1), every, bold)
     assert (found.text, found.format) == ("ZA100CD", "sk.car")
 
 
-def test_without_a_format_the_layouts_of_the_worlds_plates_settle_look_alikes():
+def test_common_layouts_decide_look_alikes_in_texts_of_unknown_format():
     every = grammar_of(*RECOGNIZER.countries)
-    frames = [log_probs_of("12ABC6O", {6: {"O": p, "0": 1 - p}}) for p in (0.6, 0.99)]
-    doubtful, clear = (choose_reading(each, grammar=every) for each in frames)
+    seen = [log_probs_of("12ABC6O", {6: {"O": p, "0": 1 - p}}) for p in (0.6, 0.99)]
+    doubtful, clear = (choose_reading(each, grammar=every) for each in seen)
     assert (doubtful.best, clear.best) == ("12ABC60", "12ABC6O")
     assert doubtful.format == clear.format == "unknown" and doubtful.score > 0.9
 
 
-def test_letters_that_most_countries_leave_out_are_as_likely_where_all_are_issued():
+def test_letters_rare_in_most_countries_are_likely_where_all_letters_are_issued():
     seen = log_probs_of("DLB4809", {0: {"D": 0.6, "O": 0.4}})
     assert choose_reading(seen, grammar=grammar_of("ru", "br")).candidates[0][0] == "OLB4809"
     assert choose_reading(seen, grammar=grammar_of("ru", "kz")).candidates[0][0] == "DLB4809"
@@ -140,7 +140,7 @@ def test_letters_that_most_countries_leave_out_are_as_likely_where_all_are_issue
     assert choose_reading(clear, grammar=grammar_of("ru", "br")).candidates[0][0] == "DLB4809"
 
 
-def test_the_raw_best_path_stays_among_the_candidates():
+def test_the_text_of_the_best_path_stays_among_the_candidates():
     doubts = {i: {"A": 0.4, **dict.fromkeys("BEKMHP", 0.1)} for i in (0, 4, 5)}
     log_probs = log_probs_of("A123AA77", doubts | {1: {"O": 0.4, "1": 0.35, "2": 0.25}})
     raw = ctc.greedy_decode(log_probs)
@@ -148,7 +148,7 @@ def test_the_raw_best_path_stays_among_the_candidates():
     assert raw == "AO23AA77" and texts_of(reading) == ["A123AA77", raw]
 
 
-def test_ground_and_lines_name_the_format_and_settle_doubts():
+def test_ground_and_lines_determine_the_format_and_decide_uncertain_characters():
     unclear = log_probs_of("A123477", {1: {"1": 0.5, "B": 0.5}})
     rows = ctc.join_rows(log_probs_of("113"), log_probs_of("3AB77"))
     square = ctc.join_rows(log_probs_of("A123"), log_probs_of("BC777"))
@@ -178,7 +178,7 @@ def test_scores_are_calibrated_and_the_threshold_applies_to_them():
     log_probs = log_probs_of("H002EX71", {2: {"0": 0.8, "6": 0.2}})
     plain = choose_reading(log_probs)
     assert plain.readable and plain.score == pytest.approx(0.8, abs=0.01)
-    # Halves the odds of everything.
+    # This calibration halves the odds of every text.
     shift = -float(np.log(2))
     halved = Calibration(knots=((-20.0, -20.0 + shift), (20.0, 20.0 + shift)))
     reading = choose_reading(log_probs, calibration=halved)
@@ -191,7 +191,7 @@ def test_scores_are_calibrated_and_the_threshold_applies_to_them():
     assert not refused.readable and refused.text == "" and refused.candidates == reading.candidates
 
 
-def test_what_other_texts_or_an_empty_plate_get_is_missing_from_the_score():
+def test_the_probability_of_other_texts_and_of_no_text_lowers_the_score():
     reading = choose_reading(log_probs_of("A", {0: {"A": 0.1, "": 0.9}}))
     assert reading.candidates[0][0] == "A" and reading.score == pytest.approx(0.1, abs=0.01)
     doubts = {i: dict.fromkeys("1234568", 1 / 7) for i in (1, 2, 3)}
@@ -199,7 +199,7 @@ def test_what_other_texts_or_an_empty_plate_get_is_missing_from_the_score():
     assert reading.score < 0.02 and not reading.readable
 
 
-def test_a_rare_format_scores_as_a_common_one_that_is_as_clear():
+def test_a_rare_format_scores_like_a_common_one_with_equally_clear_characters():
     doubts = {2: {"2": 0.8, "3": 0.04, "4": 0.04, "5": 0.04, "6": 0.04, "7": 0.04}}
     doubts |= {3: {"3": 0.9, "2": 0.025, "4": 0.025, "5": 0.025, "6": 0.025}}
     car = choose_reading(log_probs_of("A123BC77", doubts), Evidence(1, WHITE))
@@ -208,7 +208,7 @@ def test_a_rare_format_scores_as_a_common_one_that_is_as_clear():
     assert trailer.score == pytest.approx(car.score, abs=0.01)
 
 
-def test_what_is_shorter_or_longer_than_any_plate_is_not_readable():
+def test_texts_shorter_or_longer_than_any_plate_are_unreadable():
     bold = Calibration(elsewhere_readable_from=0.5)
     for text, readable in (("AB", False), ("AB1", True), ("EH20CRMS815", False)):
         reading = choose_reading(ctc.log_softmax(30 * log_probs_of(text)), calibration=bold)

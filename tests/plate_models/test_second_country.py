@@ -1,4 +1,4 @@
-"""A country made up here, from its one file to a reading: nothing is Russian-only."""
+"""An invented country, from its definition to readings: nothing works for Russia only."""
 
 import re
 import shutil
@@ -29,7 +29,7 @@ COUNTRIES = Path(__file__).resolve().parent / "countries"
 COUNTRY = countries.read_country(COUNTRIES / "xx.toml")[1]
 OTHER = replace(RECOGNIZER, alphabet=COUNTRY.alphabet, countries=("xx",), steps=24)
 SPECS = Specs(recognizer=OTHER)
-# Clean plates in good light: a few seconds have to do.
+# Clean plates in good light, as the training takes only a few seconds.
 CLEAN = dict.fromkeys(("hidden_share", "worn_share", "dirty_share", "snowy_share"), 0)
 EASY = CropStyle(
     (("xx.car", 0.6), ("xx.moped", 0.4)),
@@ -42,18 +42,18 @@ EASY = CropStyle(
 
 
 def train():
-    """Teach our released recognizer another alphabet, in a few seconds."""
+    """Teach the released recognizer the country's alphabet, in a few seconds."""
     torch.manual_seed(0)
     reader = Reader()
     folder = release.WEIGHTS_DIR
     reader.stn.load_state_dict(weights.read_file(folder / "rectifier.safetensors").state)
     reader.lprnet = net = LPRNet(SPECS.recognizer)
-    ours = weights.read_file(folder / "recognizer.safetensors").state
-    body = {key: value for key, value in ours.items() if not key.startswith("head.")}
+    released = weights.read_file(folder / "recognizer.safetensors").state
+    body = {key: value for key, value in released.items() if not key.startswith("head.")}
     net.load_state_dict(body, strict=False)
-    # Edges and corners are those of any alphabet; learning them anew takes twice the time.
-    for known in (reader.stn, net.stem, net.first):
-        known.requires_grad_(False)
+    # The first layers see edges and corners, as in any alphabet: training them doubles the time.
+    for part in (reader.stn, net.stem, net.first):
+        part.requires_grad_(False)
     reader.train()
     reader.stn.eval()
     rng = np.random.default_rng(0)
@@ -72,8 +72,8 @@ def train():
 
 
 @pytest.fixture(scope="module", autouse=True)
-def at_home():
-    """The country's file lies where countries lie."""
+def installed_country():
+    """Make the tests' folder of countries the one that the package reads."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (formats, countries):
             patch.setattr(module, "COUNTRIES", COUNTRIES)
@@ -84,7 +84,7 @@ def at_home():
 
 @pytest.fixture(scope="module")
 def nets(tmp_path_factory):
-    """Weights of that country."""
+    """Nets with weights of that country."""
     folder = tmp_path_factory.mktemp("weights")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -97,7 +97,7 @@ def nets(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["xx.car", "xx.moped"])
-def test_photos_are_read_from_the_box_to_the_answer(nets, kind):
+def test_plates_of_the_country_are_read_with_region_and_native_text(nets, kind):
     right = 0
     for seed in range(6):
         photo = np.full((*DETECTOR.canvases_hw[0], 3), 100, np.uint8)
@@ -108,7 +108,7 @@ def test_photos_are_read_from_the_box_to_the_answer(nets, kind):
         def detect(canvases, patch=patch):
             candidates = torch.zeros(1, DETECTOR.max_candidates, 6)
             hull = *patch.quad.min(axis=0), *patch.quad.max(axis=0)
-            if not (canvases[0, :, 0] == DETECTOR.pad_value).all():  # else the photo is smaller
+            if not (canvases[0, :, 0] == DETECTOR.pad_value).all():  # not in the smaller photo
                 candidates[0, 0] = torch.tensor([*hull, 0.9, patch.lines - 1])
             return candidates
 
@@ -150,19 +150,19 @@ region = { centres = [1, 2, 3, 4, 5, 6, 7], foot = 9 }
 """
 
 
-def kinds_in(folder, source, monkeypatch):
+def write_and_load_kinds(folder, source, monkeypatch):
     (folder / "yy.toml").write_text(source, encoding="utf-8")
     monkeypatch.setattr(countries, "COUNTRIES", folder)
     return kinds_of.__wrapped__("yy")
 
 
-def test_a_country_at_home_is_drawn_with_the_outlines_that_all_have(monkeypatch):
+def test_the_weights_first_country_is_drawn_with_the_common_outlines(monkeypatch):
     monkeypatch.setattr(kinds, "RECOGNIZER", SPECS.recognizer)
     assert kinds_of.__wrapped__("xx").keys() == {"xx.car", "xx.moped"}
 
 
-def test_a_plate_without_measured_places_is_short(tmp_path, monkeypatch):
-    kind = kinds_in(tmp_path, SHORT, monkeypatch)["yy.cart"]
+def test_a_plate_set_in_a_typeface_needs_only_sizes_and_typefaces(tmp_path, monkeypatch):
+    kind = write_and_load_kinds(tmp_path, SHORT, monkeypatch)["yy.cart"]
     assert kind.format.aspects == (2,) and kind.typefaces == ("any.ttf",) and not kind.layouts
     assert kind.rows("LRZ1220") == ("LR Z12", "20") and kind.smallest_mm == (200, 100)
     monkeypatch.setattr(kinds, "kind_named", lambda _: kind)
@@ -188,7 +188,7 @@ def test_a_plate_without_measured_places_is_short(tmp_path, monkeypatch):
         (LOOKS, LAYOUT.replace("[1, ", "["), r"plate: no layout has \[7\] characters"),
     ],
 )
-def test_malformed_plates_are_refused_by_name(tmp_path, monkeypatch, old, new, reason):
+def test_malformed_plate_definitions_are_refused(tmp_path, monkeypatch, old, new, reason):
     assert old in SHORT
     with pytest.raises(FormatError, match=reason):
-        kinds_in(tmp_path, SHORT.replace(old, new), monkeypatch)
+        write_and_load_kinds(tmp_path, SHORT.replace(old, new), monkeypatch)

@@ -1,4 +1,4 @@
-"""The published contract of plate_recognition, held by a real Triton."""
+"""A real Triton fulfils the published contract of plate_recognition."""
 
 import shutil
 
@@ -16,7 +16,7 @@ from plate_models.spec import LIMITS
 pytestmark = pytest.mark.live
 
 PLATES = read_samples()
-# A photo with two plates, and what stands on them.
+# A photo with two plates, and their texts.
 PHOTO = next(name for name, plates in PLATES.items() if len(plates) == 2)
 TEXTS = sorted(plate.text for plate in PLATES[PHOTO])
 FILE = np.frombuffer((SAMPLES / PHOTO).read_bytes(), np.uint8)
@@ -24,7 +24,7 @@ FILE = np.frombuffer((SAMPLES / PHOTO).read_bytes(), np.uint8)
 
 @pytest.fixture(params=["grpc", "http"])
 def protocol(request, triton):
-    """The client module and a client, for each protocol."""
+    """The client module and a client, for gRPC and for HTTP."""
     if request.param == "grpc":
         with triton_grpc.InferenceServerClient(triton.grpc_url) as client:
             yield triton_grpc, client
@@ -44,11 +44,11 @@ def infer(protocol, name, array, *wanted, **parameters):
 
 
 def decoded(texts):
-    """The texts that are readable, sorted."""
+    """The readable texts, sorted."""
     return sorted(text.decode() for text in texts.flat if text)
 
 
-def test_pixels_and_file_give_the_same_over_both_protocols(protocol):
+def test_pixels_and_file_are_read_alike_over_both_protocols(protocol):
     pixels = infer(protocol, "input__0", cv2.imread(str(SAMPLES / PHOTO)))
     file = infer(protocol, "image", FILE)
     for result in (pixels, file):
@@ -58,7 +58,7 @@ def test_pixels_and_file_give_the_same_over_both_protocols(protocol):
     np.testing.assert_allclose(boxes[0], boxes[1], atol=0.5)
 
 
-def test_no_plates_is_an_answer_and_only_requested_outputs_come(protocol):
+def test_a_photo_without_plates_has_empty_outputs_and_only_the_requested_ones(protocol):
     shapes = {"coordinates": (0, 4), "texts": (0, 1), "formats": (0,), "crops": (0, 48, 188, 3)}
     shapes |= {"log_probs": (0, 0, 0)}
     result = infer(protocol, "input__0", np.full((300, 400, 3), 127, np.uint8), *shapes)
@@ -66,7 +66,7 @@ def test_no_plates_is_an_answer_and_only_requested_outputs_come(protocol):
     assert result.get_output("quads") is None
 
 
-def test_a_request_names_its_countries(protocol):
+def test_a_request_can_name_its_countries(protocol):
     for names in ("ru", "nl,*"):
         result = infer(protocol, "image", FILE, countries=names)
         assert decoded(result.as_numpy("texts")) == TEXTS
@@ -84,13 +84,13 @@ PIXELS = np.zeros((50, 60, 3), np.uint8)
         ("input__0", PIXELS[:0, :0], "invalid-input: .*0x0 pixels"),
         ("input__0", PIXELS[..., [0, 1, 2, 2]], "shape"),
         ("input__0", PIXELS.astype(np.float32), "FP32"),
-        # Each kind of damage is in test_images.py: the slug must come first here, whatever it is.
+        # test_images.py has each kind of damage; here the message must begin with the slug.
         ("image", PIXELS.ravel(), "unsupported-type: "),
         ("image", np.zeros(LIMITS.max_bytes + 1, np.uint8), "too-many-bytes: "),
     ],
 )
 def test_bad_tensors_are_refused_and_the_next_request_works(protocol, name, array, message):
-    """What no client library would send is in fuzzing/tensors.py."""
+    """For tensors that no client library would send see fuzzing/tensors.py."""
     with pytest.raises(InferenceServerException, match=message) as refused:
         infer(protocol, name, array)
     assert refused.value.status() in ("StatusCode.INVALID_ARGUMENT", "400")
@@ -98,8 +98,8 @@ def test_bad_tensors_are_refused_and_the_next_request_works(protocol, name, arra
 
 
 @pytest.mark.control
-def test_the_gpu_profile_answers_as_the_cpu_profile(triton, tmp_path):
-    """The GPU profile (TorchScript), on a CPU."""
+def test_the_gpu_profile_answers_like_the_cpu_profile(triton, tmp_path):
+    """The GPU profile (TorchScript) runs on a CPU here."""
     copy = shutil.copytree(REPOSITORY, tmp_path / "repository")
     for config in copy.glob("*/config.pbtxt"):
         text = config.read_text(encoding="utf-8")
@@ -108,12 +108,13 @@ def test_the_gpu_profile_answers_as_the_cpu_profile(triton, tmp_path):
         config.write_text(text, encoding="utf-8")
     with (
         running_triton(copy, profile="gpu") as torchscript,
-        triton_grpc.InferenceServerClient(torchscript.grpc_url) as there,
-        triton_grpc.InferenceServerClient(triton.grpc_url) as here,
+        triton_grpc.InferenceServerClient(torchscript.grpc_url) as gpu_client,
+        triton_grpc.InferenceServerClient(triton.grpc_url) as cpu_client,
     ):
-        other, ours = (infer((triton_grpc, one), "image", FILE) for one in (there, here))
-    assert decoded(other.as_numpy("texts")) == TEXTS
-    np.testing.assert_array_equal(other.as_numpy("texts"), ours.as_numpy("texts"))
+        clients = gpu_client, cpu_client
+        gpu, cpu = (infer((triton_grpc, each), "image", FILE) for each in clients)
+    assert decoded(gpu.as_numpy("texts")) == TEXTS
+    np.testing.assert_array_equal(gpu.as_numpy("texts"), cpu.as_numpy("texts"))
     for name, off in (("coordinates", 0.5), ("quads", 0.5), ("text_scores", 0.02), ("crops", 12)):
-        found, expected = (one.as_numpy(name).astype(float) for one in (other, ours))
+        found, expected = (one.as_numpy(name).astype(float) for one in (gpu, cpu))
         np.testing.assert_allclose(found, expected, atol=off)

@@ -1,4 +1,4 @@
-"""Weights: saved with their contract, built from it, refused when something doesn't fit."""
+"""Weights: saved with a contract, built from it, refused if contract and tensors don't fit."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5
 
-# Nothing in them is Russian, or as in spec.py.
+# No value is that of the Russian weights, or the default of spec.py.
 OTHERS = spec.Specs(
     spec.DetectorSpec(
         classes=("plate",),
@@ -46,7 +46,7 @@ def test_damaged_files_and_files_without_a_contract_are_refused(tmp_path, conten
         weights.read_file(path)
 
 
-def test_a_changed_byte_does_not_pass_the_manifest(tmp_path):
+def test_the_manifest_detects_a_changed_byte(tmp_path):
     for name in release.NAMES:
         (tmp_path / f"{name}.safetensors").write_bytes(name.encode())
     cure = "SHA256SUMS is missing: run `plates weights --weights /"
@@ -73,8 +73,8 @@ def others(tmp_path_factory):
     return folder
 
 
-def changed(source, folder, name, contract=None, state=None):
-    """A copy in which one file has other values, without those that are None; and its manifest."""
+def change_file(source, folder, name, contract=None, state=None):
+    """Copy weights, change values of one file (None removes one) and rewrite the manifest."""
     shutil.copytree(source, folder)
     path = folder / f"{name}.safetensors"
     values, tensors = (
@@ -86,7 +86,7 @@ def changed(source, folder, name, contract=None, state=None):
     return folder
 
 
-def test_weights_are_built_for_what_they_say(others):
+def test_nets_are_built_from_the_contract_in_the_weights(others):
     assert weights.load_modules().config.specs.recognizer == spec.RECOGNIZER
     assert (others / "recognizer.safetensors").stat().st_mode & 0o777 == 0o644
     nets = weights.load_modules(others)
@@ -98,13 +98,13 @@ def test_weights_are_built_for_what_they_say(others):
     assert nets.recognize(plates).shape == (2, 14, 28)
 
 
-def test_contracts_of_the_first_release_and_half_precision_are_read(others, tmp_path):
+def test_contracts_of_the_first_release_and_half_precision_are_accepted(others, tmp_path):
     later = dict.fromkeys(("two_line_margin_hw", "row_spans", "countries", "activation"))
     state = load_file(others / "recognizer.safetensors")
     halved = {key: value.half() for key, value in state.items()}
-    folder = changed(others, tmp_path / "silu", "detector", later)
-    folder = changed(folder, tmp_path / "half", "rectifier", later)
-    folder = changed(folder, tmp_path / "old", "recognizer", later, halved)
+    folder = change_file(others, tmp_path / "silu", "detector", later)
+    folder = change_file(folder, tmp_path / "half", "rectifier", later)
+    folder = change_file(folder, tmp_path / "old", "recognizer", later, halved)
     nets = weights.load_modules(folder)
     assert nets.config.specs == OTHERS
     assert all(value.dtype == torch.float32 for value in nets.recognize.parameters())
@@ -145,15 +145,15 @@ TENSORS = [
     ("part", "name", "change", "message"),
     [*(("contract", *row) for row in CONTRACTS), *(("state", *row) for row in TENSORS)],
 )
-def test_contracts_and_tensors_that_lie_are_refused(others, tmp_path, part, name, change, message):
-    folder = changed(others, tmp_path / "w", name, **{part: change})
+def test_wrong_contracts_and_tensors_are_refused(others, tmp_path, part, name, change, message):
+    folder = change_file(others, tmp_path / "w", name, **{part: change})
     with pytest.raises(release.WeightsError, match=rf"{name}\.safetensors.*{message}"):
         weights.load_modules(folder)
 
 
 def test_specs_survive_json():
     assert spec.spec_from_json(spec.Specs, {}, "specs") == spec.DEFAULTS
-    for values, countries in (({"country": "cz"}, ("cz",)), ({}, ("ru",))):  # of older weights
+    for values, countries in (({"country": "cz"}, ("cz",)), ({}, ("ru",))):  # as in older weights
         older = spec.spec_from_json(spec.Specs, {"recognizer": values}, "specs")
         assert older.recognizer.countries == countries
     written = json.dumps(spec.spec_to_json(OTHERS))

@@ -1,4 +1,4 @@
-"""Runs the command in the tests' process, for tests that need no process of its own."""
+"""A fixture for commands that need no process of their own: they run in the tests' process."""
 
 from subprocess import CompletedProcess
 
@@ -9,12 +9,12 @@ from plates.cli import main as cli
 
 @pytest.fixture
 def run(capsys):
-    """Run a command by its words; returns its exit status, stdout and stderr."""
+    """A function that runs a command and returns its exit status, stdout and stderr."""
 
     def run(*words):
         try:
             status = cli.main([str(word) for word in words])
-        except SystemExit as done:  # argparse's
+        except SystemExit as done:  # raised by argparse
             status = int(done.code or 0)
         shown = capsys.readouterr()
         return CompletedProcess(words, status, shown.out, shown.err)

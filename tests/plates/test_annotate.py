@@ -1,4 +1,4 @@
-"""Pictures with their plates drawn in."""
+"""Photos annotated with their plates, and plates cut out straight."""
 
 from collections import namedtuple
 
@@ -22,13 +22,13 @@ def test_annotations_are_drawn_on_a_copy(tmp_path):
     assert abs(left - 100) <= 2 and abs(bottom - 160) <= 2 and right >= 300
     assert not drawn[125:135, 150:250].any()  # the plate itself stays legible
     write_jpeg(tmp_path / "a.jpg", drawn)
-    assert cv2.imread(str(tmp_path / "a.jpg")).shape == (100, 65_500, 3)  # a JPEG's largest side
+    assert cv2.imread(str(tmp_path / "a.jpg")).shape == (100, 65_500, 3)  # the largest JPEG
     readable, unreadable = (annotate(image, [plate(quad, text)])[125, 100] for text in ("?", ""))
     assert (readable != unreadable).any()
 
 
 @pytest.mark.parametrize("y", [0, 5, 95])
-def test_labels_find_room_at_the_edges(y):
+def test_labels_are_drawn_at_the_edges_too(y):
     image = np.zeros((100, 300, 3), np.uint8)
     quad = ((250, y), (300, y), (300, y + 5), (250, y + 5))
     drawn = annotate(image, [plate(quad, "B840CK197")])
@@ -36,9 +36,9 @@ def test_labels_find_room_at_the_edges(y):
     assert annotate(np.zeros((1, 1, 3), np.uint8), [plate(quad, "")]).shape == (1, 1, 3)
 
 
-def test_a_slanted_plate_is_cut_out_straight():
+def test_straighten_cuts_out_a_slanted_plate():
     rows, columns = np.mgrid[0:200, 0:33_000]  # a panorama
-    # Bright inside a parallelogram: 100 long, 40 high, its right end 30 lower.
+    # Bright inside a parallelogram: 100 pixels long, 40 high, its right end 30 lower.
     along, down = (columns + 0.5 - 80) / 100, (rows + 0.5 - 60 - 0.3 * (columns + 0.5 - 80)) / 40
     inside = (along > 0) & (along < 1) & (down > 0) & (down < 1)
     shade = np.where(inside, 100 + 100 * np.clip(along, 0, 1), 0)

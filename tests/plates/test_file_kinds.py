@@ -1,4 +1,4 @@
-"""Photos, videos and other files are told apart by their first bytes."""
+"""Photos, videos and other files, distinguished by their first bytes."""
 
 import struct
 

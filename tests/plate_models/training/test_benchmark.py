@@ -1,4 +1,4 @@
-"""The rendered benchmark and films of passes: the same for everybody."""
+"""The rendered benchmark, its clips, and films of passes: reproducible from their names alone."""
 
 import io
 import itertools
@@ -29,7 +29,7 @@ def photos():
     return [render_photo(*one) for one in kinds]
 
 
-def test_photos_follow_from_their_names(photos):
+def test_a_photo_is_reproducible_from_its_kind_number_and_variant(photos):
     assert len({photo.file for photo in photos}) == len(photos)
     by_name = {photo.name: photo for photo in photos}
     wanted = [("ru.car", 1, ""), ("de.car", 0, ""), ("ru.taxi", 0, "night"), ("by.car", 0, "codec")]
@@ -45,7 +45,7 @@ def test_photos_follow_from_their_names(photos):
             render_photo(kind, 0, variant=variant)
 
 
-def test_a_clip_is_of_one_plate_that_comes_near():
+def test_a_clip_shows_one_plate_that_approaches():
     frames = list(sets.video(1, 0))
     assert {frame.row for frame in frames} == {"rendered video, Russian"}
     assert len({frame.plates[0].text for frame in frames}) == 1
@@ -54,9 +54,9 @@ def test_a_clip_is_of_one_plate_that_comes_near():
     assert len({frame.load().tobytes() for frame in frames}) == len(frames) > 4
 
 
-def test_labels_are_of_the_texts_and_sizes_promised(photos):
+def test_labels_have_valid_texts_sizes_and_places(photos):
     assert {"de.car", "br.car.old", "cz.car.square"} < {photo.plate.kind for photo in photos}
-    assert KINDS["de.car"].rows("RCWQ333") == ("RC WQ 333",)  # RCW is no district
+    assert KINDS["de.car"].rows("RCWQ333") == ("RC WQ 333",)  # there is no district RCW
     for photo in photos:
         plate = photo.plate
         assert len(KINDS[plate.kind].rows(plate.text)) == plate.lines
@@ -67,7 +67,7 @@ def test_labels_are_of_the_texts_and_sizes_promised(photos):
         assert (30 if plate.lines == 2 else 55) <= x1 - x0 <= 420
 
 
-def test_typefaces_have_what_stands_on_plates(monkeypatch):
+def test_typefaces_have_a_glyph_for_each_character_on_plates(monkeypatch):
     printed = set()
     monkeypatch.setattr(plates, "_stamp", lambda _, row, font, *__: printed.add((row, font)))
     for seed, kind in itertools.product(range(20), plates.FOREIGN):
@@ -77,7 +77,7 @@ def test_typefaces_have_what_stands_on_plates(monkeypatch):
         assert bytes(font.getmask(char)) != bytes(font.getmask("\u0378")), char
 
 
-def test_each_fault_shows_in_its_column(monkeypatch):
+def test_each_fault_counts_in_its_own_column(monkeypatch):
     nets = load_nets()
     photo = next(p for p in sets.rendered(1, 0) if p.row == "rendered ru.motorcycle")
     (read,) = nets.read(photo.open()[0])
@@ -114,19 +114,19 @@ def test_eval_scores_the_benchmark_without_any_data(tmp_path, monkeypatch, capsy
 
 @pytest.fixture(scope="module")
 def films():
-    """One of each kind, without its pictures: what is in them takes no time to say."""
+    """One film of each kind without its pictures, which take long to render."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passes, "encode", lambda *_, **__: [])
         return {kind: render_film(kind, 3) for kind in FILM_KINDS}
 
 
 def times_of(film, number):
-    """When a pass is listed."""
+    """The times, in seconds, of the frames that list the pass with this number."""
     listed = [number in dict(truths) for truths in film.truths]
     return np.array(film.times_s)[listed].tolist()
 
 
-def test_films_follow_from_their_names_and_plates_are_where_the_truth_says(films):
+def test_films_are_reproducible_and_their_plates_are_where_the_truth_says(films):
     film = render_film("glimpse", 3)
     assert render_film("glimpse", 3) == film
     assert (film.truths, film.times_s) == (films["glimpse"].truths, films["glimpse"].times_s)
@@ -140,7 +140,7 @@ def test_films_follow_from_their_names_and_plates_are_where_the_truth_says(films
             assert change[y0:y1, x0:x1].mean() > 5 * np.median(change)
 
 
-def test_vehicles_enter_and_leave(films):
+def test_first_and_last_frames_are_empty_and_each_plate_is_legible_once(films):
     for film in films.values():
         assert not film.truths[0] and not film.truths[-1], film.name
         assert len(film.times_s) == len(film.truths) and np.diff(film.times_s).min() > 0.039
@@ -150,7 +150,7 @@ def test_vehicles_enter_and_leave(films):
             assert len({plate.text for plate in plates}) == 1
 
 
-def test_each_kind_shows_what_it_says(films):
+def test_each_kind_of_film_shows_what_its_name_says(films):
     widths = {
         kind: [p.box[2] - p.box[0] for truths in films[kind].truths for _, p in truths if p.legible]
         for kind in ("approaching", "leaving")

@@ -1,4 +1,4 @@
-"""`plates calibrate`: crops whose text is known, read as served, and what comes out."""
+"""`plates calibrate`: crops with known texts are read as in serving, scores are fitted to them."""
 
 import hashlib
 import json
@@ -26,13 +26,13 @@ def test_crops_are_of_legible_size_and_read_as_served():
     readings = [calibrating.read_crop(crop, nets) for crop in crops]
     right = [r.candidates[0][0] == c.text for r, c in zip(readings, crops, strict=True)]
     assert sum(right) >= 10 and all(0 <= reading.score <= 1 for reading in readings)
-    # A detector that takes one line for two: serving reads it as one line, too, and is surer.
+    # If the detector reports two lines for one, serving reads one line, too, with a higher score.
     surest = max(range(12), key=lambda place: readings[place].score * right[place])
     doubtful = calibrating.read_crop(replace(crops[surest], rows=("", crops[surest].text)), nets)
     assert doubtful.candidates[0][0] == crops[surest].text
 
 
-def test_calibrates_weights_that_have_another_ones_calibration(tmp_path, capsys):
+def test_weights_with_the_calibration_of_other_weights_can_be_calibrated(tmp_path, capsys):
     weights, out = shutil.copytree(WEIGHTS_DIR, tmp_path / "weights"), tmp_path / "report"
     others = Calibration(measured_with={"recognizer": "0" * 64})
     (weights / CALIBRATION).write_text(others.to_json())
@@ -51,12 +51,12 @@ def test_calibrates_weights_that_have_another_ones_calibration(tmp_path, capsys)
         assert cv2.imread(str(out / f"{name}.png")) is not None
     fit, measured = (pd.read_csv(out / f"{name}.csv") for name in ("fit", "measure"))
     assert (kept["crops_fitted"], kept["measured"]["crops"]) == (len(fit), len(measured))
-    # Clutter in which nothing is seen does not count.
+    # Clutter without a reading is left out.
     assert all(8 <= len(each) <= 10 for each in (fit, measured))
     assert not {*measured.text.dropna()} & {*fit.text.dropna()}
 
 
-def test_home_has_plates_to_calibrate_with(tmp_path, monkeypatch, capsys):
+def test_a_home_country_without_plates_to_render_is_an_error(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(calibrating, "CALIBRATION_SHARES", (("sk.car", 1.0),))
     assert cli.main(f"calibrate --crops 10 --out {tmp_path}".split()) == 1
     assert "ru.toml: no plates to render: give a format [formats.plate]" in capsys.readouterr().err
@@ -74,7 +74,7 @@ def readings_of(scores, right):
     return pd.DataFrame(rows).assign(eligible=True, home=True)
 
 
-def test_isotonic_finds_what_came_true_and_claims_no_more_than_it_has_seen():
+def test_isotonic_scores_match_the_shares_of_right_texts_and_few_crops_limit_them():
     rng = np.random.default_rng(1)
     truth = rng.uniform(0.05, 0.95, 20_000)
     raw = truth**8
@@ -87,25 +87,25 @@ def test_isotonic_finds_what_came_true_and_claims_no_more_than_it_has_seen():
     assert always.apply(0.0) == 0.0
     assert isotonic(raw, np.zeros(9, np.bool_)).apply(1.0) == pytest.approx(0.5 / 10)
     assert isotonic(np.zeros(0), np.zeros(0, np.bool_)) == Calibration()
-    # No fit leaves the range by rounding: 36.7 * n / n is more than 36.7 for this n.
+    # Rounding must not exceed the limit: 36.7 * n / n is more than 36.7 for this n.
     raw = np.concatenate([[0.5, 0.7], np.ones(227)])
     assert isotonic(raw, np.arange(229) != 1).knots[-1][0] == LOGIT_LIMIT
 
 
-def test_threshold_of_what_is_readable():
+def test_the_lowest_score_with_few_wrong_texts_is_the_threshold_of_readable_ones():
     scores, mostly = [0.4, 0.6, 0.7, 0.8, 0.9], [True, True, False, True, True]
     for given, right, most_wrong, threshold in (
         (scores, mostly, 0.0, 0.8),
         (scores, mostly, 0.25, 0.6),
-        (scores, mostly, 1.0, 0.6),  # no text that scores less than a half is readable
+        (scores, mostly, 1.0, 0.6),  # texts with scores below 0.5 are never readable
         (scores, [not one for one in mostly], 0.0, 1.0),
-        # Equal scores can't be told apart: a wrong one among them counts for all.
+        # A threshold can't separate equal scores: one wrong text counts for all of them.
         ([0.9, 0.9], [True, False], 0.0, 1.0),
         ([], [], 0.5, 1.0),
     ):
         found = with_thresholds(Calibration(), readings_of(given, right), most_wrong, 0.25)
         assert found == Calibration(readable_from=threshold)
-    # What is not of home has one of its own, where there is enough of it.
+    # Texts of other formats than home's have their own threshold, if there are enough of them.
     home, other = (readings_of(scores, mostly), readings_of(scores[1:4], [False, True, True]))
     both = pd.concat([home, other.assign(home=False)], ignore_index=True)
     too_few = Calibration().elsewhere_readable_from
@@ -114,10 +114,10 @@ def test_threshold_of_what_is_readable():
         assert (found.readable_from, found.elsewhere_readable_from) == (0.6, threshold)
 
 
-def test_quality_by_hand():
+def test_calibration_error_and_brier_score_equal_those_computed_by_hand():
     readings = readings_of([0.9, 0.6, 0.9, 0.6], [True, False, True, True])
     found = calibrating.describe(readings, UNCALIBRATED)
     assert (found["crops"], found["right"]) == (4, 0.75)
-    # More bins than claims: each stands for itself.
+    # There are more bins than readings, so that each reading is a bin of its own.
     assert found["ece"] == pytest.approx((0.1 + 0.1 + 0.6 + 0.4) / 4)
     assert found["brier"] == pytest.approx((0.01 + 0.36 + 0.01 + 0.16) / 4)

@@ -1,4 +1,4 @@
-"""Checkpoints of torch: read as they were written, refused by name where they would harm."""
+"""Checkpoints of torch: tensors are read unchanged, harmful files are refused with a reason."""
 
 import os
 import pickle
@@ -14,25 +14,25 @@ from torch import nn
 from plate_models.training.checkpoints import CheckpointError, read_state, within_limits
 from plates.cli import main as cli
 
-EXECUTED = "executed"  # the file that hostile pickles make, if they are run
+EXECUTED = "executed"  # the file that hostile pickles create if their code runs
 TOUCH, WRITE = f"touch {EXECUTED}", f"open({EXECUTED!r}, 'w').close()"
 
 
 class Calls:
-    """Pickles as a call of a function, which may be fetched by another call."""
+    """Pickled as the call of a function, which may be the result of another such call."""
 
     def __init__(self, function, *arguments):
         self.call = (function, arguments)
 
     def __call__(self):
-        """Only what is callable is pickled as a function."""
+        """Callable, as pickle requires it of a function."""
 
     def __reduce__(self):
         return self.call
 
 
 def archived(data, **others):
-    """A zip archive as torch writes it, around a pickle or what is to be pickled."""
+    """Return a function that writes torch's zip archive of a pickle (bytes) or a value."""
     content = data if isinstance(data, bytes) else pickle.dumps(data, 2)
     entries = {"data.pkl": content, "version": b"3\n", **others}
 
@@ -52,7 +52,7 @@ def saved(value, change=bytes):
     return make
 
 
-# An object's own __setstate__, planted by BUILD and called by the next one.
+# The opcode BUILD sets an object's __setstate__, which the next BUILD calls.
 PLANTED = b"\x80\x02ctorch.nn\nIdentity\n)\x81}U\x0c__setstate__csubprocess\nrun\nsb]b."
 NEW_OBJECT = b"\x80\x02csubprocess\nPopen\n](U\x05touchU\x08executede\x85\x81."
 OBJECT = b"\x80\x02(cos\nsystem\nU\x0etouch executedo."
@@ -62,9 +62,9 @@ AGAIN = Calls(torch.storage._load_from_bytes, pickle.dumps(REDUCED))
 GRANDCHILD_OF_ITSELF = nn.Sequential(nn.Sequential())
 GRANDCHILD_OF_ITSELF[0].append(GRANDCHILD_OF_ITSELF)
 OFTEN = {f"w{k}": view for k, view in enumerate(torch.ones(10_000).expand(50, 10_000))}
-SEEN = torch.tensor(list(b"????"), dtype=torch.uint8)  # four bytes that are found in the file
+SEEN = torch.tensor(list(b"????"), dtype=torch.uint8)  # four bytes that a test finds in the file
 REFUSED = {
-    # Would make a file, if they were run.
+    # These would create a file if their code ran.
     "reduced": (archived(REDUCED), "posix.system"),
     "nested": (archived({"model": {"x": [{"w": Calls(exec, WRITE)}]}}), "calls builtins.exec"),
     "fetched": (archived(FETCHED), "__import__"),
@@ -72,14 +72,14 @@ REFUSED = {
     "new object": (archived(NEW_OBJECT), "calls subprocess.Popen"),
     "loaded again": (archived(AGAIN), "calls torch.storage._load_from_bytes"),
     "planted": (archived(PLANTED), "calls subprocess.run"),
-    # Would take time or memory without end, or are broken.
+    # These would take endless time or memory, or are broken.
     "module in itself": (saved(GRANDCHILD_OF_ITSELF), "recursion"),
     "one storage often": (saved(OFTEN), "its tensors claim 2000000 bytes, it has"),
     "no end": (archived(b"\x80\x02}"), "can't be read"),
     "truncated": (saved({"w": torch.ones(1000)}, lambda raw: raw[:2000]), "can't be read"),
     "damaged": (saved({"w": SEEN}, lambda raw: raw.replace(b"????", b"???x")), "CRC"),
     "safetensors": (lambda path: path.write_bytes(b"\x10" + bytes(7) + b"{never"), "can't be read"),
-    # Of nothing that could be imported.
+    # These have nothing to import.
     "scripted": (archived({}, **{"constants.pkl": b""}), "torchscript"),
     "before torch 1.6": (
         lambda path: torch.save({}, path, _use_new_zipfile_serialization=False),
@@ -95,7 +95,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_by_name_and_nothing_is_run(name, tmp_path, monkeypatch):
+def test_files_are_refused_with_a_reason_and_no_code_of_theirs_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make, message = REFUSED[name]
     make(path := tmp_path / "refused.pt")
@@ -104,8 +104,8 @@ def test_refused_by_name_and_nothing_is_run(name, tmp_path, monkeypatch):
     assert not Path(EXECUTED).exists()
 
 
-def test_files_that_take_time_or_memory_without_end_are_refused(tmp_path, capsys):
-    nested = b")" + b"q\x00h\x00\x86" * 60  # pairs of pairs: to hash it takes for ever
+def test_files_that_exceed_the_limits_of_time_or_memory_are_refused(tmp_path, capsys):
+    nested = b")" + b"q\x00h\x00\x86" * 60  # nested pairs: the time to hash them doubles 60 times
     archived(b"\x80\x02}" + nested + b"Ns.")(path := tmp_path / "refused.pt")
     with pytest.raises(CheckpointError, match=r"refused\.pt: can't be read: it takes more than"):
         within_limits(read_state, path, cpu_s=1)
@@ -114,7 +114,7 @@ def test_files_that_take_time_or_memory_without_end_are_refused(tmp_path, capsys
     assert "refused.pt: can't be read: MemoryError" in capsys.readouterr().err
 
 
-def test_tensors_come_contiguous_and_floats_as_float32(tmp_path):
+def test_tensors_are_returned_contiguous_and_floats_as_float32(tmp_path):
     grid, shared = torch.arange(24.0).view(4, 6), torch.arange(10.0)
     saved = {
         "strided": grid.t()[::2, 1::2].half(),
@@ -131,7 +131,7 @@ def test_tensors_come_contiguous_and_floats_as_float32(tmp_path):
         assert found[key].dtype == (torch.int64 if key == "integers" else torch.float32)
 
 
-def test_a_module_is_read_whatever_is_kept_beside_it_and_damage_is_one_kind_of_error(tmp_path):
+def test_a_module_is_read_beside_other_objects_and_damage_raises_only_checkpoint_errors(tmp_path):
     torch.manual_seed(0)
     inner = nn.Sequential(nn.Linear(3, 2, bias=False), nn.PReLU(), nn.BatchNorm1d(2))
     module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ModuleDict({"a": inner}), nn.SiLU())

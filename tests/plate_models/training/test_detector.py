@@ -1,4 +1,4 @@
-"""The detector's training: the loss, the windows, and the steps."""
+"""The detector's training: the loss, the windows cut from photos, the run."""
 
 import json
 from dataclasses import replace
@@ -22,15 +22,15 @@ from plate_models.training.labels import validation_names
 NOTHING, BOX = torch.zeros(0, 5), torch.tensor([[0.0, 40.0, 50.0, 90.0, 66.0]])
 
 
-def descend(wanted):
-    """The raw heads that the loss is least for, and their boxes; of 128 by 128 pixels."""
+def minimize_loss(targets):
+    """Minimize the loss; returns raw heads for 128 x 128 pixels, and their boxes."""
     torch.set_num_threads(1)
     detect = YOLOv5().head
     heads = [torch.zeros(1, 3, 128 // s, 128 // s, 7, requires_grad=True) for s in detect.strides]
     optimizer = torch.optim.Adam(heads, 0.1)
     for _ in range(100):
         optimizer.zero_grad()
-        detection_loss(heads, wanted, detect.anchors, detect.strides)[0].backward()
+        detection_loss(heads, targets, detect.anchors, detect.strides)[0].backward()
         optimizer.step()
     places = cell_places(heads, detect.anchors, detect.strides)
     heads = [head.detach() for head in heads]
@@ -38,8 +38,8 @@ def descend(wanted):
 
 
 @pytest.mark.parametrize("lines", [0, 1, 2])
-def test_the_loss_is_least_for_the_plate_and_its_lines(lines):
-    heads, boxes = descend(Targets(BOX, NOTHING, torch.tensor([lines])))
+def test_the_loss_is_minimal_for_the_plates_box_and_its_number_of_lines(lines):
+    heads, boxes = minimize_loss(Targets(BOX, NOTHING, torch.tensor([lines])))
     raw = flatten_heads(heads)[0]
     sure = raw[:, 4] > 1
     assert 5 < sure.sum() < 40 and (raw[~sure, 4] < 0).all()
@@ -48,8 +48,8 @@ def test_the_loss_is_least_for_the_plate_and_its_lines(lines):
     assert (classes.argmax(dim=1) == lines - 1).all() if lines else not classes.any()
 
 
-def test_unclear_places_are_not_judged():
-    fine = descend(Targets(NOTHING, BOX, torch.zeros(0, dtype=torch.int64)))[0][0][0, ..., 4]
+def test_unclear_places_do_not_contribute_to_the_loss():
+    fine = minimize_loss(Targets(NOTHING, BOX, torch.zeros(0, dtype=torch.int64)))[0][0][0, ..., 4]
     assert not fine[:, 6:9, 5:12].any()
     assert (fine < 0).sum() == fine.numel() - 3 * 3 * 7
 
@@ -70,7 +70,7 @@ def photo_with_plate(seed=0, size_wh=(240, 180)):
 
 
 @pytest.mark.parametrize(("cells", "turned"), [(1, False), (2, False), (1, True)])
-def test_boxes_move_with_the_pixels(monkeypatch, cells, turned):
+def test_boxes_are_transformed_like_the_pixels(monkeypatch, cells, turned):
     monkeypatch.setattr(detection_data, "degrade", lambda image, _: image)
     monkeypatch.setattr(detection_data, "_TILTED", 1.0)
     if not turned:
@@ -88,13 +88,13 @@ def test_boxes_move_with_the_pixels(monkeypatch, cells, turned):
             hull = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
             assert np.abs(np.add(hull, (left, top) * 2) - box).max() <= near
             part[:] = False
-        assert bright.sum() <= 4 * 9 * 20  # what is left is too narrow a strip to be a plate
+        assert bright.sum() <= 4 * 9 * 20  # the strips that are left are too narrow for plates
 
 
-def test_what_a_person_saw_is_aimed_at_or_left_alone(monkeypatch):
+def test_windows_aim_at_mistaken_places_and_keep_unclear_ones_unclear(monkeypatch):
     monkeypatch.setattr(detection_data, "degrade", lambda image, _: image)
     photo = photo_with_plate(size_wh=(240, 90))
-    image = np.concatenate((photo.image, photo.image[::-1]))  # as deep again, one more plate
+    image = np.concatenate((photo.image, photo.image[::-1]))  # twice as high, with a second plate
     mistaken = np.array([[100, 80, 140, 92]], np.float32)
     image[80:92, 100:140] = (0, 255, 0)
     unclear = np.abs(photo.outlines - (0, 180)).astype(np.float32)
@@ -104,7 +104,7 @@ def test_what_a_person_saw_is_aimed_at_or_left_alone(monkeypatch):
     assert all((w.image == (0, 255, 0)).all(axis=2).sum() > 200 for w in windows)
     assert max(len(w.boxes) for w in windows) == 1
     assert max(len(w.boxes) + len(w.unclear) for w in windows) == 2
-    # In photos that are enlarged for a painted plate they lie where they lay.
+    # A photo enlarged for a painted plate keeps its unclear places in place.
     grids = ((1, (100.0, 110.0), 1.0),)
     settings = replace(SMALL, size=224, mistaken=0.0, painted=1.0, grids=grids)
     sampler = WindowSampler([seen], settings=settings)
@@ -114,7 +114,7 @@ def test_what_a_person_saw_is_aimed_at_or_left_alone(monkeypatch):
     assert all(image[y0:y1, x0:x1].max() > 200 for image, (x0, y0, x1, y1) in shown)
 
 
-def test_training_learns_and_a_resumed_run_goes_on(monkeypatch, tmp_path):
+def test_training_lowers_the_loss_and_a_resumed_run_continues_it(monkeypatch, tmp_path):
     monkeypatch.setattr(detection_data, "degrade", lambda image, _: image)
     sampler = WindowSampler([photo_with_plate(s) for s in range(4)], (), replace(SMALL, painted=0))
     config = DetectorTraining(data=tmp_path, folder=tmp_path / "run", minutes=1e6, peak_rate=0.3)
@@ -133,7 +133,7 @@ def test_training_learns_and_a_resumed_run_goes_on(monkeypatch, tmp_path):
     assert losses_of(resumed, 2) == pytest.approx(expected, rel=1e-3)
 
 
-def test_training_from_photos_to_weights(monkeypatch, tmp_path):
+def test_training_makes_weights_from_photos_and_labels(monkeypatch, tmp_path):
     data, rows = tmp_path, ["image,x0,y0,x1,y1"]
     (data / "world_photos" / "images").mkdir(parents=True)
     (data / "no_plates").mkdir()
@@ -165,12 +165,12 @@ def test_training_from_photos_to_weights(monkeypatch, tmp_path):
     assert torch.equal(last, trained["averaged"][f"module.{key}"])
     assert (data / "run" / "curves.png").stat().st_size > 5000
     again = weights.read_file(train(replace(config, seed=1))).state[key]
-    assert not torch.equal(again, last), "a finished run is not gone on with"
+    assert not torch.equal(again, last), "a finished run must not be resumed"
     (data / "run" / "checkpoint.pt").write_bytes(b"PK")
     with pytest.raises(release.WeightsError, match=r"checkpoint\.pt: damaged"):
         train(config)
-    begun = Training(replace(config, folder=data / "2", start_from=path.parent))
-    assert torch.equal(begun.net.state_dict()[key], again)
+    started = Training(replace(config, folder=data / "2", start_from=path.parent))
+    assert torch.equal(started.net.state_dict()[key], again)
     for path in (data / "world_photos" / "images").iterdir():
         path.write_bytes(path.read_bytes()[:99])
     with pytest.raises(ImageError, match=r"w_\d+\.jpg: "):

@@ -1,4 +1,4 @@
-"""The scoreboard: verdicts on plates, versions compared, photos scored."""
+"""`plates eval`: verdicts on plates, their scoreboard, the comparison of reports, the data sets."""
 
 import json
 import os
@@ -24,12 +24,12 @@ BOX = (10.0, 20.0, 110.0, 45.0)
 
 
 def answer(text, guess="", iou=0.9):
-    """An answer; one that is held back has a guess and no text."""
+    """An answer; an unreadable plate has no text but a guess."""
     return Answer("a.jpg", BOX, text, guess or text, 0.9, "ru.car", 1, 0.8, iou)
 
 
 def plate(text, label, *answers, photo="a.jpg", legible=True):
-    """A labelled plate, what is read in its label, and the answers on it."""
+    """A labelled plate, the text read in the labelled box, and the answers matched to it."""
     return PlateResult(photo, LabelledPlate(BOX, text, legible), answer(label), answers)
 
 
@@ -55,12 +55,12 @@ WRONG = "A111AA71"
         (plate("", WRONG, legible=False), "not found"),
     ],
 )
-def test_why_a_plate_failed(result, failure):
+def test_the_worst_failed_verdict_is_the_plates_failure(result, failure):
     assert result.failure == failure
     assert len(Scoreboard(plates=[result]).failure_lines()) == 1 + bool(failure)
 
 
-def board():
+def make_board():
     return Scoreboard(
         photos=3,
         plates=[
@@ -73,28 +73,28 @@ def board():
     )
 
 
-def test_scoreboard_counts_each_thing_once():
-    counts = {count.name: (count.hits, count.total) for count in board().counts()}
+def test_the_scoreboard_counts_each_plate_once_in_each_metric():
+    counts = {count.name: (count.hits, count.total) for count in make_board().counts()}
     assert list(counts.values())[:6] == [(3, 4), (2, 4), (2, 3), (1, 3), (1, 3), (2, 3)]
     assert "precision" not in counts
     assert counts["other boxes per photo"] == (2, 3)
     assert counts["readable texts there per photo"] == (1, 3)
-    wrong, illegible, unlabelled = board().lines()
+    wrong, illegible, unlabelled = make_board().lines()
     assert "read B222BB7    right B222BB77," in wrong
     assert "read X          labelled as illegible" in illegible
     assert "read D444DD77   not labelled" in unlabelled
-    # Where every plate is labelled, another box is a false one and its text is wrong.
-    whole = replace(board(), complete=True)
+    # If every plate is labelled, any other box is a false positive and its text is wrong.
+    whole = replace(make_board(), complete=True)
     assert {c.name: (c.hits, c.total) for c in whole.counts()}["precision"] == (3, 6)
     assert "read D444DD77   no plate is there" in whole.lines()[2]
-    assert len(board().failure_lines()) == 1 + 2
-    # A wrong text on a bad box is not hidden.
+    assert len(make_board().failure_lines()) == 1 + 2
+    # A right answer does not hide a second one with a wrong text.
     bad = plate(RIGHT, RIGHT, answer(RIGHT), answer(WRONG, iou=0.2))
     assert bad.verdicts[READ] and [one.text for one in bad.wrong_texts] == [WRONG]
 
 
 def test_the_table_has_a_row_for_each_set():
-    rows = {"a": board(), "b": replace(board(), complete=True), "c": Scoreboard(photos=4)}
+    rows = {"a": make_board(), "b": replace(make_board(), complete=True), "c": Scoreboard(photos=4)}
     detector, reader = "\n".join(scoreboard.table(rows)).split("End to end")
     assert [line.split()[0] for line in detector.splitlines()[3:6]] == ["a", "b", "c"]
     assert "3/6 18.8-81.2" in detector and "2/3" in detector
@@ -106,15 +106,15 @@ def test_the_table_has_a_row_for_each_set():
     assert Scoreboard().counts()[0].to_dict()["rate"] is None
 
 
-def test_o_counts_as_0_only_where_labels_mix_them_up():
+def test_o_equals_0_only_for_labels_that_confuse_them():
     mixed = plate("O002EX71", "0002EX71", answer("0OO2EX71"))
     assert not mixed.verdicts[READ] and mixed.wrong_texts
     mixed = replace(mixed, o_is_0=True)
     assert mixed.verdicts[READ] and not mixed.wrong_texts and mixed.failure == ""
 
 
-def kept(path, *plates, elsewhere=()):
-    """A report as `plates eval --json` keeps it."""
+def write_json(path, *plates, elsewhere=()):
+    """Write a report as `plates eval --json` does."""
     head = {"weights": "sha256:12", "date": "2026-11-21", "engine": "served", "device": "cpu"}
     row = Scoreboard(photos=1, plates=[*plates], elsewhere=[*elsewhere]).to_dict()
     path.write_text(json.dumps({**head, "rows": {"set": row}}))
@@ -126,8 +126,8 @@ def test_comparison_lists_wins_and_losses_of_each_metric(tmp_path):
         plate(RIGHT, WRONG, answer(WRONG), photo="0.jpg"),
         plate("B222BB77", "", answer("B222BB77"), photo="1.jpg"),
         plate("C333CC77", "C333CC77", photo="2.jpg"),
-        plate(WRONG, RIGHT, answer(RIGHT), photo="3.jpg"),  # its label is mended later
-        plate("", RIGHT, answer(RIGHT), photo="4.jpg", legible=False),  # and so is this one's
+        plate(WRONG, RIGHT, answer(RIGHT), photo="3.jpg"),  # its label is corrected later
+        plate("", RIGHT, answer(RIGHT), photo="4.jpg", legible=False),  # so is this one
         plate("", RIGHT, answer(RIGHT), photo="5.jpg", legible=False),
     ]
     after = [
@@ -139,8 +139,8 @@ def test_comparison_lists_wins_and_losses_of_each_metric(tmp_path):
         plate("", RIGHT, answer(RIGHT), photo="5.jpg", legible=False),
         plate(RIGHT, RIGHT, photo="only_second.jpg"),
     ]
-    first = load_report(kept(tmp_path / "a.json", *before, elsewhere=(answer(WRONG, iou=0),)))
-    second = load_report(kept(tmp_path / "b.json", *after))
+    first = load_report(write_json(tmp_path / "a.json", *before, elsewhere=(answer(WRONG, iou=0),)))
+    second = load_report(write_json(tmp_path / "b.json", *after))
     assert (first["weights"], first["engine"]) == ("sha256:12", "served")
     lines = compare(first, second)
     assert [line.split()[-6:] for line in lines[1:5]] == [
@@ -154,11 +154,11 @@ def test_comparison_lists_wins_and_losses_of_each_metric(tmp_path):
     assert "2.jpg" not in text and "B222BB77 [-] IoU 0.90  ->  (B) [-] IoU 0.90" in text
     assert "set: boxes on no label 1, readable 1 -> 0, readable 0" in text
     assert compare(first, {**second, "rows": {}}) == []
-    alone = load_report(kept(tmp_path / "a.json", after[-2]))
+    alone = load_report(write_json(tmp_path / "a.json", after[-2]))
     assert compare(alone, alone) == ["nothing changed"]
 
 
-def test_recipes_move_labels_with_what_they_show():
+def test_recipes_move_boxes_like_the_pixels():
     image = np.zeros((120, 201, 3), np.uint8)
     image[40:60, 50:110] = (200, 150, 100)
     for name, recipe in RECIPES.items():
@@ -166,13 +166,13 @@ def test_recipes_move_labels_with_what_they_show():
         assert worse.dtype == np.uint8 and worse.ndim == 3 and not (image[0, 0]).any(), name
         rows, columns = np.nonzero(worse.max(axis=2) > 20)
         seen = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
-        # Blur, JPEG and interlacing spread what they show by some pixels.
+        # Blur, JPEG and interlacing widen the rectangle by some pixels.
         assert np.abs(np.subtract(seen, move_box((50, 40, 110, 60), view))).max() <= 6, name
     grey, red = (RECIPES[name](image)[0][50, 80] for name in ("grey", "red alone"))
     assert len({*grey.tolist()}) == 1 and red.tolist() == [200] * 3
 
 
-def test_a_plate_that_is_turned_straight_counts_as_found(tmp_path):
+def test_a_straight_box_around_a_turned_plate_counts_as_found(tmp_path):
     straight = (300.0, 400.0, 820.0, 512.0)
     labelled_set(tmp_path, "blue_car.jpg")
     turned = [photo for photo in sets.worse(tmp_path) if "turned" in photo.row]
@@ -184,20 +184,20 @@ def test_a_plate_that_is_turned_straight_counts_as_found(tmp_path):
         assert box_iou_xyxy([move_box(label, view)], [straight]).item() >= photo.least_iou
 
 
-def test_each_found_plate_answers_for_one_label():
+def test_each_detected_plate_is_matched_to_one_label():
     assert scoreboard.match([], []) == ([], [])
     assert scoreboard.match([(0, 0, 9, 9)], []) == ([[]], [])
     reading, crop = Reading("", 0.0, False, "unknown", (), ()), np.zeros((48, 188, 3), np.uint8)
     boxes = (0, 0, 100, 40), (0, 0, 100, 21), (500, 0, 600, 20)
     loose, tight, far = (Plate(box, (), 0.9, 1, reading, crop, np.zeros((0, 0))) for box in boxes)
     assert scoreboard.match([], [far]) == ([], [far])
-    # The loose box covers both labels, and belongs to the one of which it covers more.
+    # The loose box covers both labels, and is matched to the one with the larger overlap.
     matched, elsewhere = scoreboard.match([(0, 0, 100, 20), (0, 32, 80, 40)], [loose, tight, far])
     assert matched == [[(tight, pytest.approx(20 / 21)), (loose, 0.5)], []]
     assert elsewhere == [far]
 
 
-def test_sets_say_what_their_labels_know(monkeypatch, tmp_path):
+def test_data_sets_are_scored_by_what_their_labels_contain(monkeypatch, tmp_path):
     nets = load_nets()
     data = labelled_set(tmp_path / "ru_photos", "two_at_night.jpg")
     labels = data / "plates.csv"
@@ -207,7 +207,7 @@ def test_sets_say_what_their_labels_know(monkeypatch, tmp_path):
     for name in names:
         (tmp_path / "no_plates" / name).symlink_to(SAMPLES / "blue_car.jpg")
     board = score(sets.russian(tmp_path), nets)["ru_photos"]
-    # What stands on a photo without its label is listed, not counted.
+    # A text without a label is listed, not counted.
     (listed,) = board.lines()
     assert len(board.plates) == 1 and "read H781CC105  not labelled" in listed
     ((_, grey),) = score((p for p in sets.worse(tmp_path) if "grey" in p.row), nets).items()
@@ -242,7 +242,7 @@ def test_sets_say_what_their_labels_know(monkeypatch, tmp_path):
 
 
 @pytest.mark.skipif(not os.environ.get("PLATES_DATA"), reason="PLATES_DATA names no real photos")
-def test_released_weights_reach_the_floors_on_real_photos():
+def test_released_weights_read_enough_plates_on_real_photos():
     data = Path(os.environ["PLATES_DATA"])
     boards = score((*sets.russian(data), *sets.without_plates(data)), load_nets())
     found, _, read_in_box, read, *_ = boards["ru_photos"].counts()

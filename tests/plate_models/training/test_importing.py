@@ -1,4 +1,4 @@
-"""`plates import`: what other trainings leave computes here what it did there, or is refused."""
+"""`plates import`: imported nets compute the same as before; files that don't fit are refused."""
 
 import copy
 import shutil
@@ -21,7 +21,7 @@ from plates.cli import main as cli
 STEM, ANCHORS, HEAD = "model.0.conv.weight", "model.24.anchors", "model.24.m.0.weight"
 BLOCK = "model.4.cv1.conv.weight"
 
-# Its own width, depth and anchors, and one class.
+# Width, depth, anchors and classes differ from the released detector's.
 SPEC = DetectorSpec(
     classes=("one_line",),
     anchors_wh=tuple(
@@ -33,7 +33,7 @@ SPEC = DetectorSpec(
 
 
 def make_net():
-    """Random weights and statistics, rounded as a published file's are."""
+    """A net with random weights and statistics, rounded to float16 as in published files."""
     torch.manual_seed(0)
     net = YOLOv5(SPEC)
     for module in net.modules():
@@ -46,36 +46,36 @@ def make_net():
 
 
 def heads(net):
-    """What the net says before anything is squashed into probabilities."""
+    """The net's raw outputs, before the sigmoid."""
     canvas = torch.rand(1, 3, 96, 160, generator=torch.Generator().manual_seed(4))
     with torch.inference_mode():
         return net(canvas)
 
 
-def trained(net):
-    """What a training keeps of its net; what it keeps beside is in test_checkpoints.py."""
+def checkpoint_of(net):
+    """A checkpoint as YOLOv5 saves it; test_checkpoints.py has the other objects in such files."""
     net.yaml = {"nc": 1, "depth_multiple": 0.33, "backbone": [[-1, 1, "Conv", [64, 6, 2, 2]]]}
     net.names, net.stride = {0: "plate"}, torch.tensor([8.0, 16.0, 32.0])
     return {"model": net, "ema": None}
 
 
-def renamed(net, prefix):
+def renamed_state(net, prefix):  # with other prefixes than "model."
     return {f"{prefix}{key.removeprefix('model.')}": v for key, v in net.state_dict().items()}
 
 
 @pytest.mark.parametrize(
     ("form", "save"),
     [
-        (trained, torch.save),
+        (checkpoint_of, torch.save),
         (lambda net: {"model": nn.Linear(2, 2), "ema": net}, torch.save),
         (lambda net: {"state_dict": net.state_dict()}, torch.save),
-        (partial(renamed, prefix=""), torch.save),
-        (partial(renamed, prefix="model."), save_file),
-        (partial(renamed, prefix="module.model.model."), save_file),
+        (partial(renamed_state, prefix=""), torch.save),
+        (partial(renamed_state, prefix="model."), save_file),
+        (partial(renamed_state, prefix="module.model.model."), save_file),
         (lambda net: net.float().fuse().state_dict(), torch.save),
     ],
 )
-def test_what_trainings_leave_computes_what_it_did(tmp_path, form, save, capsys):
+def test_imported_detectors_compute_the_same_as_the_trained_net(tmp_path, form, save, capsys):
     net = make_net()
     save(form(copy.deepcopy(net).half()), tmp_path / "best.pt")
     detector = tmp_path / "mine" / "detector.safetensors"
@@ -99,7 +99,7 @@ def test_what_trainings_leave_computes_what_it_did(tmp_path, form, save, capsys)
 @pytest.mark.parametrize(
     ("width", "depth"), [(0.25, 0.33), (0.5, 0.33), (0.75, 0.67), (1.0, 1.0), (1.25, 1.33)]
 )
-def test_every_size_is_recognized(width, depth):
+def test_every_size_of_yolov5_is_recognized_by_its_shapes(width, depth):
     def state_of(spec):
         with torch.device("meta"):  # shapes without values
             return YOLOv5(spec).state_dict()
@@ -109,7 +109,7 @@ def test_every_size_is_recognized(width, depth):
     assert [(k, v.shape) for k, v in found.items()] == [(k, v.shape) for k, v in state.items()]
 
 
-# None takes out every tensor of which the name begins so.
+# None removes every tensor whose name begins with the key.
 OLD_STEM = {STEM: None, "model.0.conv.conv.weight": torch.ones(8, 3, 6, 6)}
 
 
@@ -126,7 +126,7 @@ OLD_STEM = {STEM: None, "model.0.conv.conv.weight": torch.ones(8, 3, 6, 6)}
         (OLD_STEM, f"expected a stem {STEM}"),  # of YOLOv5 before v6
     ],
 )
-def test_other_layouts_are_refused_by_the_first_tensor(tmp_path, changes, message):
+def test_the_first_tensor_that_does_not_fit_is_named(tmp_path, changes, message):
     gone = tuple(key for key, value in changes.items() if value is None)
     kept = {k: v for k, v in make_net().state_dict().items() if not k.startswith(gone)}
     added = {key: value for key, value in changes.items() if value is not None}
@@ -149,7 +149,7 @@ def nets(tmp_path):
     return lprnet, stn
 
 
-def test_imported_recognizers_compute_what_they_did(tmp_path, nets, capsys):
+def test_imported_recognizers_compute_the_same_as_before(tmp_path, nets, capsys):
     out = tmp_path / "mine"
     words = [str(tmp_path / "lprnet.pt"), str(tmp_path / "stn.pt"), "--alphabet", ALPHABET]
     assert cli.main(["import", "recognizer", *words, "--out", str(out)]) == 0
@@ -175,7 +175,7 @@ def test_imported_recognizers_compute_what_they_did(tmp_path, nets, capsys):
         (("lprnet", "stn"), ALPHABET, "nowhere", r"countries: .*nowhere\.toml"),
     ],
 )
-def test_what_does_not_fit_is_not_written(tmp_path, nets, files, alphabet, country, message):
+def test_recognizers_that_do_not_fit_are_refused(tmp_path, nets, files, alphabet, country, message):
     lprnet, stn = (tmp_path / f"{name}.pt" for name in files)
     with pytest.raises((release.WeightsError, SpecError), match=message):
         import_recognizer(lprnet, stn, alphabet, tmp_path / "mine", [country])

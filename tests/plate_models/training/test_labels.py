@@ -1,4 +1,4 @@
-"""Labelled photos: tables, boxes of turned photos, and the splits."""
+"""Labelled photos: their tables, boxes of photos with an EXIF orientation, and the splits."""
 
 import numpy as np
 import pytest
@@ -17,8 +17,8 @@ def write_labels(folder, row, head=HEAD):
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_boxes_are_turned_as_their_photo_is(tmp_path, orientation):
-    """Boxes are of the image as stored; what is decoded, trained on and scored is upright."""
+def test_boxes_are_turned_like_their_photo(tmp_path, orientation):
+    """Tables have boxes of the stored image; training and scoring use the upright photo."""
     pixels = np.zeros((60, 100, 3), np.uint8)
     pixels[10:30, 15:80] = 255
     write_labels(tmp_path, "b.png,15,10,80,30,A111 AA77,2,1", f"{HEAD},legible")
@@ -49,14 +49,14 @@ def test_boxes_are_turned_as_their_photo_is(tmp_path, orientation):
         ("b.jpg,nan,2,3,4", f"\ufeff{HEAD}", "expected x0 < x1"),  # as Excel saves it
     ],
 )
-def test_broken_labels_are_named_with_their_line(tmp_path, row, head, reason):
+def test_errors_name_the_line_of_a_broken_label(tmp_path, row, head, reason):
     write_labels(tmp_path, row, head)
     with pytest.raises(labels.LabelError, match=rf"plates\.csv, line 2: {reason}"):
         labels.load_labels(tmp_path)
 
 
 def test_neighbouring_frames_are_held_out_together():
-    """Which photos are held out else is in test_evaluation.py."""
+    """For other photos that are held out see test_evaluation.py."""
     frames = [f"ro_dayride_type1_001.mp4_t_{second}.jpg" for second in range(0, 400, 10)]
     chosen = labels.validation_names(frames)
     assert 0 < len(chosen) < len(frames)

@@ -1,4 +1,4 @@
-"""Plates of any Latin country are rendered; a recognizer grows from one of fewer characters."""
+"""Rendered plates of any country with Latin letters, and recognizers grown from smaller ones."""
 
 import re
 import runpy
@@ -17,7 +17,7 @@ from plate_models.training.synthetic import kinds, latin
 from plate_models.training.synthetic.crops import CLUTTER, render_crop
 
 
-def test_texts_are_of_the_alphabet_and_as_long_as_plates_are(monkeypatch):
+def test_texts_have_the_alphabets_characters_and_plausible_lengths(monkeypatch):
     rng = np.random.default_rng(1)
     plates = [latin.sample_latin(rng) for _ in range(500)]
     assert {len(plate.rows) for plate in plates} == {1, 2}
@@ -31,8 +31,8 @@ def test_texts_are_of_the_alphabet_and_as_long_as_plates_are(monkeypatch):
 
 
 @pytest.mark.parametrize("rows", [("AB 123CD",), ("AB", "1234")])
-def test_ink_stands_where_the_rows_are_cut(rows):
-    """Each of many characters leaves ink, apart from the others; rows stay in their halves."""
+def test_each_row_of_ink_lies_where_rows_are_cut(rows):
+    """Characters leave ink but don't merge; each row of two stays in its half of the plate."""
     plate = latin.LatinPlate(rows, (520, 112) if len(rows) == 1 else (280, 200))
     filled = []
     for seed in range(20):
@@ -46,19 +46,19 @@ def test_ink_stands_where_the_rows_are_cut(rows):
     assert min(filled) > 0.05 and max(filled) < 0.6
 
 
-def test_no_character_of_a_typeface_is_cut():
-    """Not even J and Q, which reach below the others where letters are not plates'."""
+def test_no_character_of_a_typeface_is_cut_off():
+    """Not even J and Q, which reach below the baseline in typefaces not made for plates."""
     for face, char in product(latin.fonts_in(latin.FONTS), RECOGNIZER.alphabet):
         mask = latin.draw_glyph(face, char, 4)
         assert not any(side.any() for side in (mask[0], mask[-1], mask[:, 0], mask[:, -1])), char
-        if char == "J":  # its foot is left of the rest
+        if char == "J":  # its foot points to the left
             foot_row = -latin.PAD_PX - 3
             stem, foot = (np.flatnonzero(mask[row])[0] for row in (len(mask) // 2, foot_row))
             assert foot < stem - 9
 
 
-def test_block_letters_fill_their_height_and_differ():
-    """But for O and 0, I and 1, which many countries stamp with one tool."""
+def test_made_up_letters_fill_their_height_and_are_distinct():
+    """Only O and 0, and I and 1, may be equal: many countries stamp them with one die."""
     rng, pad = np.random.default_rng(2), latin.PAD_PX
     for _ in range(20):
         face = latin.make_up(rng)
@@ -71,23 +71,23 @@ def test_block_letters_fill_their_height_and_differ():
         assert len(pictures) >= len(masks) - 2
 
 
-def test_the_crop_says_what_stands_on_it():
+def test_a_rendered_crop_has_its_text_and_rows():
     sample = render_crop(np.random.default_rng(3), kind=latin.LATIN)
     assert len(sample.text) > 2 and len(sample.rows) in (1, 2)
     assert render_crop(np.random.default_rng(4), kind=CLUTTER).rows == ("",)
 
 
-def test_a_folder_without_typefaces_is_named(tmp_path, monkeypatch):
+def test_an_error_names_the_folder_without_typefaces(tmp_path, monkeypatch):
     monkeypatch.setattr(latin, "FONTS", tmp_path)
     cure = rf"{tmp_path}: expected typefaces.*make fonts"
     with pytest.raises(latin.FontsMissingError, match=cure):
         latin.paint_latin(latin.LatinPlate(("A1",), (520, 112)), np.random.default_rng(1), 1.0)
 
 
-def test_a_larger_recognizer_answers_as_the_one_it_starts_from():
-    """Blocks that were added change nothing at first, and known characters keep their logits.
+def test_a_larger_recognizer_computes_the_same_as_the_one_it_starts_from():
+    """Added blocks change nothing at first, and known characters keep their logits.
 
-    Steps that were added repeat those before them, which spells the same text.
+    Added steps repeat the existing ones, which spells the same text.
     """
     file = weights.read_file(release.WEIGHTS_DIR / "recognizer.safetensors")
     released = weights.load_modules()

@@ -1,4 +1,4 @@
-"""Recognizer training: the loss falls, weights are released; test_detector.py resumes a run."""
+"""The recognizer's training: crops, loss, release of weights. test_detector.py resumes a run."""
 
 import json
 import shutil
@@ -35,7 +35,7 @@ def text_of(labels):
     return "".join(RECOGNIZER.alphabet[i] for i in labels if i >= 0)
 
 
-def test_workers_end_with_their_parent():
+def test_workers_end_when_their_parent_is_killed():
     code = (
         "import os, time; from types import SimpleNamespace as New\n"
         "from plate_models.training.run import Run; from plate_models.training import worker_pool\n"
@@ -53,24 +53,24 @@ def test_workers_end_with_their_parent():
     wait_until(lambda: not any(map(is_alive, workers)))
 
 
-def test_loss_falls_on_one_batch(config):
+def test_the_loss_falls_on_one_batch(config):
     training, rng = Training(config), np.random.default_rng(1)
     batch = batch_of([render_crop(rng) for _ in range(16)])
-    training.spent_s = 300  # Past the warm-up.
+    training.spent_s = 300  # past the warm-up
     losses = [training.step(batch)["loss"] for _ in range(12)]
     assert np.mean(losses[-5:]) < 0.7 * losses[0]
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")  # Python 3.12
-def test_loaders_draw_what_the_training_itself_would(config):
+def test_loaders_draw_the_same_batches_as_the_training_process(config):
     runs = [Training(replace(config, loaders=count)) for count in (0, 2)]
     both = [run.batches(lambda rng: int(rng.integers(1000))) for run in runs]
     first, second = ([next(batches) for _ in range(9)] for batches in both)
     assert first == second and len(set(first)) > 6
 
 
-def test_corners_move_with_varied_crops(monkeypatch):
-    # What lies in the shade would not count as drawn.
+def test_varied_crops_move_their_corners_with_the_pixels(monkeypatch):
+    # Shadows would hide the white quad from the comparison.
     monkeypatch.setattr(recognizer, "_AGAIN", replace(recognizer._AGAIN, shadow_share=0))
     quad = np.array([(30, 15), (130, 20), (125, 50), (35, 45)], np.float32)
     plain = cv2.fillConvexPoly(np.zeros((64, 160, 3), np.uint8), quad.astype(int), (255,) * 3)
@@ -83,23 +83,23 @@ def test_corners_move_with_varied_crops(monkeypatch):
         assert abs(drawn - (image[..., 1] > 127)).sum() < 0.15 * drawn.sum()
 
 
-def test_what_is_surely_read_on_real_photos_is_cut_out(tmp_path, monkeypatch):
-    # Two plates of two lines, one held out by its photo's name, and two of one line.
+def test_surely_read_plates_of_real_photos_become_crops(tmp_path, monkeypatch):
+    # Photos with two plates of two lines, with one that the split holds out, with two of one line.
     names = ("square_plates.jpg", "green_car.jpg", "two_at_night.jpg")
     folder = labelled_set(tmp_path / "world_photos", *names)
-    known = tmp_path / "seen.json"
-    known.write_text("{}")
-    monkeypatch.setattr("plate_models.training.labels._SEEN", known)
+    checked = tmp_path / "seen.json"
+    checked.write_text("{}")
+    monkeypatch.setattr("plate_models.training.labels._SEEN", checked)
     batch = read_crops(tmp_path, release.WEIGHTS_DIR, seed=0)
     one_line, two_lines = ("B294XX164", "H781CC105"), ("A110", "AM77", "A432", "BO07")
     expected = dict.fromkeys(one_line + two_lines, 16)
     assert Counter(map(text_of, recognizer.row_labels(batch))) == expected
     assert Counter(batch.lines) == {1: 32, 2: 32}
     assert len({crop.tobytes() for crop in batch.images}) == 64
-    # Of a photo that a person looked at, only what was right there, and what is no plate.
-    by_night = {"texts": [zlib.crc32(b"H781CC105")], "mistaken": [[300, 90, 380, 120]]}
-    seen = {"two_at_night.jpg": by_night, "square_plates.jpg": {"texts": []}}
-    known.write_text(json.dumps(seen))
+    # A checked photo yields the texts that were right, and false detections as crops without text.
+    at_night = {"texts": [zlib.crc32(b"H781CC105")], "mistaken": [[300, 90, 380, 120]]}
+    seen = {"two_at_night.jpg": at_night, "square_plates.jpg": {"texts": []}}
+    checked.write_text(json.dumps(seen))
     batch = read_crops(tmp_path, release.WEIGHTS_DIR, seed=0)
     assert Counter(map(text_of, batch.labels[:, 0])) == {"H781CC105": 16, "": 6}
     corners = np.abs(batch.quads - batch.quads.mean(axis=1, keepdims=True)).mean(axis=(0, 1))
@@ -113,14 +113,14 @@ def test_what_is_surely_read_on_real_photos_is_cut_out(tmp_path, monkeypatch):
         read_crops(tmp_path, release.WEIGHTS_DIR, seed=0)
 
 
-def test_train_renders_learns_draws_and_releases(config, monkeypatch, capsys):
+def test_a_training_renders_crops_draws_curves_and_releases_weights(config, monkeypatch, capsys):
     monkeypatch.setattr(recognizer, "CropCache", partial(CropCache, block=30))
     released = config.folder / "new" / "weights"
     config = replace(config, minutes=0.02, crops=60, held_out=10, report_every=5, release=released)
     blocked = config.cache / "000001.partial"
     blocked.parent.mkdir()
     blocked.touch()
-    with pytest.raises(FileExistsError):  # the second block can't be rendered
+    with pytest.raises(FileExistsError):  # the second block's temporary folder can't be created
         train(replace(config, folder=config.cache / "full", minutes=5, workers=2))
     blocked.unlink()
     match = train(config)
@@ -130,7 +130,7 @@ def test_train_renders_learns_draws_and_releases(config, monkeypatch, capsys):
     cache = CropCache(config.cache, config.seed, block=30)
     shutil.move(config.cache / "000001", config.folder)
     assert len(np.unique(cache.draw(np.random.default_rng(0), 500).images, axis=0)) == 30
-    shutil.move(config.folder / "000001", config.cache)  # as if it were rendered just now
+    shutil.move(config.folder / "000001", config.cache)  # as if it had just been rendered
     assert len(np.unique(cache.draw(np.random.default_rng(0), 500).images, axis=0)) == 60
     rng = np.random.default_rng(config.seed + 1)
     again = batch_of([render_crop(rng) for _ in range(30)])

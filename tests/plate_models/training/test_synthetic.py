@@ -1,4 +1,4 @@
-"""The renderer that training uses: texts, kinds of plates, bad cameras, crops, painted photos."""
+"""The training's renderer: texts, kinds of plates, bad cameras, crops, plates painted on photos."""
 
 import re
 from collections import Counter
@@ -20,7 +20,7 @@ from plate_models.training.synthetic.plates import PlateStyle, render_plate, sam
 from plate_models.training.synthetic.scenes import paint_clutter, paint_plate
 
 CAR = sample_design("ru.car", np.random.default_rng(0), "A123BC77")
-# A camera without faults: what is left is geometry.
+# A camera without faults, for tests of the geometry alone.
 CLEAR_PHOTO = PhotoStyle(
     **dict.fromkeys(("dark_share", "shadow_share", "glare_share", "motion_share"), 0),
     **dict.fromkeys(("resample_share", "denoise_share", "sharpen_share"), 0),
@@ -35,16 +35,16 @@ FORMATS = {plate_format.name: plate_format for plate_format in RUSSIA.formats}
 
 
 def match(kind, text):
-    """Understand a text as the grammar has it."""
+    """Match a text with the first pattern of its kind that fits."""
     return next(filter(None, (pattern.fullmatch(text) for pattern in FORMATS[kind].patterns)))
 
 
-def test_all_kinds_are_trained_on():
+def test_all_kinds_are_in_the_training():
     assert {*DRAWN, LATIN, CLUTTER} == set(dict(CropStyle().kinds))
 
 
 @pytest.mark.parametrize("kind", DRAWN)
-def test_texts_follow_the_grammar(kind):
+def test_texts_match_the_grammar(kind):
     rng = np.random.default_rng(0)
     codes = Counter()
     for _ in range(500):
@@ -56,7 +56,7 @@ def test_texts_follow_the_grammar(kind):
         codes[found["region"]] += 1
     assert len(codes) > 25
     if kind == "ru.military":
-        # Codes of districts, not of regions: Moscow's are no more frequent than others.
+        # These are codes of military districts, so that Moscow's are not more frequent than others.
         assert sum(codes[code] for code in ("77", "97", "99")) < 27
     else:
         assert set(codes) <= set(RUSSIA.regions)
@@ -70,13 +70,13 @@ def test_texts_follow_the_grammar(kind):
         (lambda rng: paint_plate(striped(OLD), np.float32(OLD) + 900, rng), "inside the photo"),
     ],
 )
-def test_what_is_not_there_is_refused(refused, reason):
+def test_unknown_kinds_texts_and_boxes_outside_the_photo_are_refused(refused, reason):
     with pytest.raises(ValueError, match=reason):
         refused(np.random.default_rng(0))
 
 
 def plate(seed=0, style=None):
-    """A plate of 260 x 56 px or, in a holder, larger."""
+    """Render a plate of 260 x 56 pixels, larger in a holder."""
     style = style or PlateStyle(holder_share=0, hidden_share=0)
     return render_plate(CAR, 260, np.random.default_rng(seed), style).rgb
 
@@ -85,14 +85,14 @@ def error(first, second):
     return float(np.abs(first.astype(float) - second).mean())
 
 
-def test_the_coarser_the_codec_the_less_is_left_and_videos_end_where_the_picture_is():
+def test_coarser_codecs_lose_more_and_films_end_with_the_picture_in_place():
     scene = cv2.GaussianBlur(plate(), (0, 0), 1)
     for seed in range(6):
         filmed = [film(scene, np.random.default_rng(seed), qp) for qp in (18, 30, 42)]
         assert {picture.shape for picture in filmed} == {scene.shape}
         losses = [error(picture, scene) for picture in filmed]
         assert losses[0] < 6 and losses[0] < losses[1] < losses[2]
-        # However the scene moved before, no other place fits the last frame better.
+        # The scene moves during the film, but the last frame is best aligned without a shift.
         fits = {
             (x, y): error(np.roll(filmed[0], (y, x), (0, 1)), scene)
             for x in (-1, 0, 1)
@@ -110,7 +110,7 @@ def test_grey_photos_have_no_colour(video_share):
     assert (photograph(plate(), np.random.default_rng(0), PhotoStyle()).std(axis=2) > 0).any()
 
 
-def test_infrared_leaves_the_plate_alone_bright():
+def test_in_infrared_light_only_the_plate_is_bright():
     for seed in range(20):
         style = CropStyle(infrared_share=1, photo=PhotoStyle(glare_share=0), holder_box_share=0)
         sample = render_crop(np.random.default_rng(seed), style, "ru.car")
@@ -127,7 +127,7 @@ def test_tilted_plates_lie_within_their_crops():
     for seed in range(60):
         quad = render_crop(np.random.default_rng(seed), style, "ru.car").quad
         assert (quad > -2).all() and (quad < (width + 2, height + 2)).all()
-        # Crops are squeezed, so a turn shows in the share of the height that the upper edge takes.
+        # Crops are squeezed, so the tilt is measured as the upper edge's rise by the crop's height.
         tilts.append(abs(quad[1, 1] - quad[0, 1]) / height)
     assert np.mean(np.array(tilts) > 0.3) > 0.3
 
@@ -140,12 +140,12 @@ def test_obstacles_hide_only_a_small_part():
     assert max(hidden) < 0.5 and np.mean(hidden) > 0.01
 
 
-def test_quad_lies_where_the_plate_is():
-    """Moving the quads by half a pixel to any side makes the plates fit worse."""
+def test_quads_lie_exactly_on_their_plates():
+    """Quads moved by half a pixel in any direction fit the plates worse."""
 
     def flat(image, quad):
         goal = np.array([[0, 0], [260, 0], [260, 56], [0, 56]], np.float32)
-        # OpenCV counts from pixel centres, quads from pixel corners.
+        # OpenCV's coordinates are of pixel centres, quads' of pixel corners.
         view = cv2.getPerspectiveTransform(quad - 0.5, goal - 0.5)
         return cv2.cvtColor(cv2.warpPerspective(image, view, (260, 56)), cv2.COLOR_RGB2GRAY)
 
@@ -174,7 +174,7 @@ def test_crops_are_cut_as_in_serving(size_wh):
     crop, quad = cut_crop(photo, low, high, np.array([low, high]))
     margin = (high - low) * (1 - 1 / widened) / 2
     box = np.concatenate([low + margin, high - margin])[None]
-    # Of a tensor: of an array Pillow cuts both.
+    # A tensor's crops are computed by torch; an array's by Pillow, like `cut_crop`.
     served = crop_boxes(torch.from_numpy(photo), box)[0].numpy().transpose(1, 2, 0)
     assert np.abs(crop.astype(int) - served).max() <= 2
     assert np.allclose(quad, [[0, 0], RECTIFIER.crop_hw[::-1]])
@@ -194,7 +194,7 @@ OLD = (100, 100, 220, 126)
 
 
 def striped(box):
-    """A grey photo with a striped plate in a box."""
+    """A grey photo with a striped old plate in a box."""
     photo = np.full((240, 320, 3), 90, np.uint8)
     x0, y0, x1, y1 = box
     photo[y0:y1, x0:x1] = 230
@@ -204,7 +204,7 @@ def striped(box):
 
 @pytest.mark.parametrize("kind", DRAWN)
 @pytest.mark.parametrize("box", [OLD, (110, 80, 200, 140)])
-def test_every_kind_replaces_a_long_and_a_high_plate(kind, box):
+def test_every_kind_can_replace_a_long_and_a_high_plate(kind, box):
     photo = striped(box)
     x0, y0, x1, y1 = box
     lines = FORMATS[kind].lines
@@ -215,7 +215,7 @@ def test_every_kind_replaces_a_long_and_a_high_plate(kind, box):
         width, height = high - low
         assert width < 1.1 * (x1 - x0)
         assert (width > 2.6 * height) == (lines == 1)
-        # One line is as wide as the old plate, two are as high as they look in its place.
+        # One line is about as wide as the old plate, two are about as high.
         assert 0.75 < (width / (x1 - x0) if lines == 1 else height / (y1 - y0)) < 1.75
         centre = (low + high) / 2
         assert abs(centre[0] - (x0 + x1) / 2) < 2 and y0 < centre[1] < y1
@@ -224,13 +224,13 @@ def test_every_kind_replaces_a_long_and_a_high_plate(kind, box):
         holder = round(0.3 * height)
         around = painted.mean(axis=2)
         around[top - holder : bottom + holder, left - holder : right + holder] = 90
-        assert (around[y0:y1, x0:x1] > 150).mean() < 0.01, "the old plate is still seen"
+        assert (around[y0:y1, x0:x1] > 150).mean() < 0.01, "the old plate is still visible"
         (x, y), (h, w) = patch.corner_xy, patch.image.shape[:2]
         changed = (painted != photo).any(axis=2)
-        assert changed[y : y + h, x : x + w].sum() == changed.sum() > 0, "more than the patch"
+        assert changed[y : y + h, x : x + w].sum() == changed.sum() > 0, "changes outside the patch"
 
 
-def test_clutter_leaves_plates_as_they_are():
+def test_clutter_is_painted_all_over_the_photo_but_not_on_plates():
     photo, changed = striped(OLD), np.zeros((240, 320), np.int64)
     x0, y0, x1, y1 = OLD
     for seed in range(60):

@@ -1,4 +1,4 @@
-"""`plates bench`: the load client's measurements, and the tools' verdicts."""
+"""`plates bench`: its load client, the comparison with the published pipeline, its verdicts."""
 
 import asyncio
 import math
@@ -29,7 +29,7 @@ RIGHT = {"status": 200, "retry_after": False, "right": True, "error": ""}
         (lambda _: time.sleep(3), PHOTO, {"status": 0, "error": "no answer in time"}),
     ],
 )
-def test_an_answer_is_judged(answer, request_, row):
+def test_the_load_client_records_each_kind_of_answer(answer, request_, row):
     with small_server(answer) as server:
         client = LoadClient(server.url, [request_], timeout_s=2)
         (found,) = asyncio.run(client.open_loop([0.0])).rows
@@ -41,8 +41,8 @@ def test_an_answer_is_judged(answer, request_, row):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # TorchScript's
 def test_serve_measures_a_service_beside_the_published_pipeline(tmp_path, monkeypatch):
     monkeypatch.setattr(serve, "CONCURRENCIES", (1, 2))
-    monkeypatch.setenv("GOMP_SPINCOUNT", "0")  # The published pipeline unsets it.
-    # Stand-ins for the published recognizer, which is not part of the project.
+    monkeypatch.setenv("GOMP_SPINCOUNT", "0")  # the published pipeline unsets it
+    # Fakes of the published recognizer, which is not part of the project.
     flat = torch.nn.Sequential(torch.nn.AvgPool2d((24, 5)), torch.nn.Flatten(2))
     spread = torch.nn.Sequential(torch.nn.Conv2d(3, 23, 1), flat)
     for name, net in (("stn", torch.nn.Identity()), ("lprnet", spread)):
@@ -68,26 +68,26 @@ def test_serve_measures_a_service_beside_the_published_pipeline(tmp_path, monkey
     assert ours["ratio of p50s"] > 0 and ours["photos"] == published["photos"] >= 1
 
 
-def test_ratio_of_medians_pairs_the_photos():
-    # Each photo takes half the time: every resampled ratio is one half.
+def test_the_ratio_of_medians_resamples_pairs_of_photos():
+    # Each photo takes half the time, so any resampling has the ratio 0.5.
     slow = [100.0, 1000.0, 10.0, 300.0, 50.0]
     assert median_ratio([ms / 2 for ms in slow], slow) == (0.5, (0.5, 0.5))
     value, (low, high) = median_ratio([1.0, 2.0, 3.0, 4.0], [4.0, 2.0, 8.0, 4.0])
     assert value == pytest.approx(2.5 / 4) and low < value < high
 
 
-YOLO, GATEWAY, FROZEN = "kill yolo", "kill the gateway", FREEZE
+YOLO, GATEWAY = "kill yolo", "kill the gateway"
 
 
-def row(began, ended, status=200, **others):
-    known = {"kind": "photo", "intended_s": began, "ended_s": ended, "status": status, "error": ""}
-    return {**known, "right": status == 200, "retry_after": status in (429, 503), **others}
+def row(began, ended, status=200, **others):  # times in seconds
+    basic = {"kind": "photo", "intended_s": began, "ended_s": ended, "status": status, "error": ""}
+    return {**basic, "right": status == 200, "retry_after": status in (429, 503), **others}
 
 
-WELL = [row(11, 11.5)]
+RECOVERED = [row(11, 11.5)]
 
 
-def test_goodput_counts_neither_the_late_nor_what_came_after_the_end():
+def test_goodput_counts_no_answers_after_the_deadline_or_the_end():
     rows = [
         row(0.0, 0.5),
         row(0.1, 3.1),  # after the deadline
@@ -103,20 +103,20 @@ def test_goodput_counts_neither_the_late_nor_what_came_after_the_end():
     assert found["p50 ms"] == 800
 
 
-def test_healed_is_when_everything_goes_well_for_good():
+def test_a_service_is_healed_at_the_first_right_answer_after_the_last_failure():
     rows = [
         row(10.5, 11, 503),
-        row(11, 11.5),  # another instance answers
+        row(11, 11.5),  # from another instance, which still works
         row(12, 13, 503),
-        row(13, 14, 429),  # a full queue is no fault
+        row(13, 14, 429),  # a full queue is no failure
         row(13, 15),
     ]
     assert judge(YOLO, 10, rows) == {
         **{"fault": "kill yolo", "healed s": 5.0, "late s": 0.0, "lost": 0, "problems": []},
         **{"200": 2, "429": 1, "503": 2, "504": 0},
     }
-    assert judge(YOLO, 10, [*WELL, row(11, 12, 503)])["healed s"] == math.inf
-    assert judge(FROZEN, 10, [row(10, 16.5, 504), *WELL])["late s"] == 1.5
+    assert judge(YOLO, 10, [*RECOVERED, row(11, 12, 503)])["healed s"] == math.inf
+    assert judge(FREEZE, 10, [row(10, 16.5, 504), *RECOVERED])["late s"] == 1.5
 
 
 @pytest.mark.parametrize(
@@ -126,12 +126,12 @@ def test_healed_is_when_everything_goes_well_for_good():
         (YOLO, [row(10, 11, 503, retry_after=False)], "without Retry-After"),
         (YOLO, [row(10, 11, 0)], "photos lost"),
         (YOLO, [row(10, 11, 200, right=False)], "wrong readings"),
-        # A killed gateway loses only requests in flight; requests to a frozen process time out.
+        # A killed gateway may lose only requests in flight; frozen processes time out.
         (GATEWAY, [row(9.9, 10, 0)], ""),
         (GATEWAY, [row(9.9, 10, 0), row(10.5, 10.6, 0)], "photos lost"),
-        (FROZEN, [row(10, 15, 504)], ""),
+        (FREEZE, [row(10, 15, 504)], ""),
     ],
 )
-def test_what_clients_must_not_get_is_named(fault, rows, problem):
-    found = judge(fault, 10, [*rows, *WELL])["problems"]
+def test_faults_report_answers_that_clients_must_not_get(fault, rows, problem):
+    found = judge(fault, 10, [*rows, *RECOVERED])["problems"]
     assert len(found) == bool(problem) and problem in "".join(found)

@@ -1,4 +1,4 @@
-"""`plates bench passes`: verdicts on reports of films."""
+"""`plates bench passes`: its verdicts on what a camera reports of rendered films."""
 
 import numpy as np
 import pytest
@@ -31,14 +31,14 @@ def report(text, first, last, box=LEFT, frames=5, kind="pass.ended", name="a", s
 
 
 def judged(*reports):
-    """Judge reports of two plates in 10 frames; the right one is small in all but three."""
+    """Judge reports of a film: one plate is on the left, one on the right and legible late."""
     left = LabelledPlate(LEFT, "A123BC77", True, quad=quad(LEFT), kind="ru.car")
     right = [
         LabelledPlate(RIGHT, "A124BC77", number > 6, quad=quad(RIGHT), kind="ru.car")
         for number in range(10)
     ]
     truths = tuple(((0, left), (1, plate)) for plate in right)
-    # The left plate is unreadable at first; the surest reading of the right one is wrong.
+    # The left plate is unreadable at first; the view of the right one with the best score is wrong.
     plates = [
         [seen("A123BC77", IN_LEFT, sure=0.3 if n < 4 else 0.99), seen("A124BC77", IN_RIGHT)]
         for n in range(10)
@@ -58,17 +58,17 @@ RIGHT_ONE = report("A124BC77", 0, 1.8, RIGHT, 10, name="b")
     [
         ([LEFT_ONE, RIGHT_ONE], [set(), set()]),
         ([RIGHT_ONE], [{"missed", "wrong"}, set()]),
-        # The report with the most frames counts.
+        # Of several reports the one with the most frames counts.
         ([report("B1", 0, 0.6, name="c"), LEFT_ONE, RIGHT_ONE], [{"split"}, set()]),
         ([LEFT_ONE, RIGHT_ONE, report("", 0, 1, NOWHERE)], [{"stray"}, set(), set()]),
     ],
 )
-def test_reports_are_judged(reports, verdicts):
+def test_passes_are_missed_split_stray_or_wrong(reports, verdicts):
     names = ("missed", "split", "stray", "wrong")
     assert [{name for name in names if row[name]} for row in judged(*reports)] == verdicts
 
 
-def test_the_first_sure_report_is_timed():
+def test_a_pass_is_late_from_its_first_readable_frame_to_its_first_readable_report():
     early = report("A123BC77", 0, 0.8, kind="pass.updated")
     unsure = report("", 0, 0.4, kind="pass.updated")
     for updates, late in (([], 1.2), ([(0.4, unsure), (1.0, early)], 0.2), ([(0.2, early)], 0.0)):
@@ -77,7 +77,7 @@ def test_the_first_sure_report_is_timed():
         assert missed["late_s"] == np.inf and missed["wrong"] and missed["clear"]
 
 
-def test_outcomes_are_summed_up():
+def test_verdicts_are_summed_up_by_kind_and_country():
     wrong = report("B124BC77", 0, 1.8, RIGHT, 10, name="b", score=0.9)
     stray = report("B1", 0, 1, NOWHERE)
     films = (LEFT_ONE, RIGHT_ONE), (LEFT_ONE, wrong), (LEFT_ONE, stray)
@@ -86,7 +86,7 @@ def test_outcomes_are_summed_up():
     assert kind | {"kind": "all"} == whole and kind["kind"] == "alike"
     counts = {"passes": 6, "missed": 1, "split": 0, "stray": 1, "clear": 6, "clear, wrong": 2}
     assert whole == whole | counts | {"wrong": 2, "readable, wrong": 2}
-    # Of five scores (three 1.0, two 0.9) one is wrong.
+    # Of five scores, three 1.0 and two 0.9, one is wrong.
     assert figures.figures["ece"] == pytest.approx((0.9 + 0.1) / 5, abs=0.001)
     russian, other, together = figures.tables["ways"]
     assert russian["best frame wrong"].startswith("3/6 ") and other["best frame wrong"] == "0/0"
@@ -94,6 +94,6 @@ def test_outcomes_are_summed_up():
     assert russian == together | {"passes": russian["passes"]}
 
 
-def test_a_film_is_rendered_read_and_judged():
+def test_a_rendered_film_is_read_without_a_miss():
     (row,) = measure("glimpse", 1)
     assert row["passes"] and not row["missed"] and not row["wrong"]

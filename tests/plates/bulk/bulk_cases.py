@@ -1,6 +1,6 @@
-"""An archive for tests, read without nets: a photo's shade gives the number of its plates.
+"""An archive for tests, read without nets: the brightness of a photo is its number of plates.
 
-Run as a program, it reads a chunk of an output folder and kills itself at a given place.
+Run as a program, it reads one chunk of an output folder and kills itself at a given place.
 """
 
 import os
@@ -21,16 +21,17 @@ from plates.bulk.reading import ChunkReader
 from plates.bulk.source import find_photos
 
 WEIGHTS = "sha256:0"
-# The places at which a process may die while it reads a chunk of four photos.
+# Where the program kills itself while it reads a chunk of four photos.
 DEATHS = ("third photo", "before the rename", "after the rename")
 
 
 def jpeg(shade):
+    """A JPEG of one shade of grey."""
     return cv2.imencode(".jpg", np.full((24, 32, 3), shade, np.uint8))[1].tobytes()
 
 
 def archive(folder, photos):
-    """Make a folder of photos; each has as many plates as its number modulo three."""
+    """Fill a folder with photos; each has as many plates as its number modulo three."""
     for number in range(photos):
         path = folder / f"day{number % 2}" / f"{number:03d}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +40,7 @@ def archive(folder, photos):
 
 
 def read_photo(image):
-    """A stand-in for the nets."""
+    """Read a photo in place of the nets."""
     candidates = (("B840CK197", 0.9), ("B840CK797", 0.05), ("", 0.0))
     reading = Reading("B840CK197", 0.9, True, "ru.car", (), candidates)
     quad = ((1.0, 2.0), (3.0, 2.0), (3.0, 4.0), (1.0, 4.0))
@@ -47,8 +48,8 @@ def read_photo(image):
     return [plate] * round(int(image[0, 0, 0]) / 10 - 0.5)
 
 
-def listed(source, out):
-    """Take the listing of a source into an output folder, in chunks of four."""
+def take_listing_of(source, out):
+    """Write the listing of a source into an output folder, in chunks of four."""
     output = Output(out)
     with output.locked():
         return take_listing(output.listing, find_photos(str(source)), 4, None)

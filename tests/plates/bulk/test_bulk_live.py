@@ -1,4 +1,4 @@
-"""`plates bulk` as users run it, on a real Ray: killed and continued."""
+"""`plates bulk` as a command, on a real Ray: it is killed, stopped, and continued."""
 
 import json
 import shutil
@@ -15,12 +15,12 @@ from plates.benchmarks import bulk
 pytestmark = pytest.mark.control
 
 
-def test_kills_lose_nothing_and_double_nothing(tmp_path):
+def test_no_photo_is_lost_or_read_twice_when_processes_are_killed(tmp_path):
     folder, out, errors = tmp_path / "photos", tmp_path / "out", tmp_path / "stderr"
     paths = bulk.make_photos(folder, 119)
     paths.append(Path(shutil.copy(SCENE, paths[0].with_name("000119.jpg"))))
     with errors.open("w+") as stderr:
-        # Kill a worker, then everything.
+        # A worker is killed, then the whole command.
         command = bulk.start(folder, out, 2, stderr)
         bulk.wait_for_chunks(command, out, 4)
         bulk.actors_of(command)[0].kill()
@@ -34,7 +34,7 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path):
         assert not psutil.wait_procs(readers, timeout=bulk.WAIT_S)[1]
         before = bulk.parts_of(out)
         assert 10 <= len(before) < 60
-        # Run the same command until it is stopped, then to the end.
+        # The same command continues until it is stopped, and once more to the end.
         command = bulk.start(folder, out, 2, stderr)
         bulk.wait_for_chunks(command, out, len(before) + 6)
         readers = bulk.actors_of(command)

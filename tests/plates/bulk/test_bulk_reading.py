@@ -1,4 +1,4 @@
-"""Chunks of an archive: what is committed, and what remains after a process died."""
+"""Chunks of an archive: their rows, commits, failures, and the recovery after a process died."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from datetime import datetime
 import bulk_cases
 import pandas
 import pytest
-from bulk_cases import DEATHS, archive, jpeg, listed, reader
+from bulk_cases import DEATHS, archive, jpeg, reader, take_listing_of
 from PIL import Image
 from support import ROOT
 
@@ -33,7 +33,7 @@ def out(tmp_path):
 
 
 def die(source, out, place):
-    """Let a process die while it reads chunk 0."""
+    """Run a process that dies in chunk 0."""
     words = (str(source), str(out), "0", place)
     done = subprocess.run([sys.executable, bulk_cases.__file__, *words], capture_output=True)
     assert done.returncode == -9, done.stderr.decode()
@@ -45,7 +45,7 @@ def test_rows_have_the_columns_of_the_schema(source, out):
     Image.new("L", (32, 24), 25).save(source / "two.jpg", exif=exif)
     (source / "none.jpg").write_bytes(jpeg(5))
     os.utime(source / "none.jpg", (1_700_000_000, 1_700_000_000))
-    listed(source, out)
+    take_listing_of(source, out)
     assert reader(source, out).read(0) == ""
     table = pandas.read_parquet(out / "plates", dtype_backend="pyarrow")
     assert tuple(table.columns) == tuple(SCHEMA.names)
@@ -62,9 +62,9 @@ def test_rows_have_the_columns_of_the_schema(source, out):
 
 
 @pytest.mark.parametrize("place", DEATHS)
-def test_a_death_anywhere_loses_nothing_and_doubles_nothing(source, out, place):
+def test_no_photo_is_lost_or_doubled_wherever_a_process_dies(source, out, place):
     archive(source, 8)
-    listed(source, out)
+    take_listing_of(source, out)
     die(source, out, place)
     output = Output(out)
     assert output.committed() == ([0] if place == "after the rename" else [])
@@ -78,12 +78,12 @@ def test_a_death_anywhere_loses_nothing_and_doubles_nothing(source, out, place):
     rows = Counter(pandas.read_parquet(out / "plates")["photo"])
     assert set(rows) == {str(path) for path in source.rglob("*.jpg")}
     assert sorted(rows.values()) == [1, 1, 1, 1, 1, 1, 2, 2]
-    if place != "after the rename":  # there the harmless journal stays
+    if place != "after the rename":  # then the journal is left, harmlessly
         assert not list(output.work.iterdir())
 
 
-def test_a_photo_that_kills_is_named_and_the_others_are_read(source, out):
-    listing = listed(archive(source, 4), out)
+def test_a_photo_that_crashes_its_reader_is_a_failure_and_the_others_are_read(source, out):
+    listing = take_listing_of(archive(source, 4), out)
     for _ in range(DEATHS_ALLOWED):
         die(source, out, "third photo")
     assert reader(source, out).read(0) == ""
@@ -97,15 +97,15 @@ def test_a_photo_that_kills_is_named_and_the_others_are_read(source, out):
 @pytest.mark.parametrize(
     ("text", "deaths_at"), [("\0\0\0", {}), ("attempt\n0\n1\nattempt\n2\n\0\0", {1: 1, 2: 1})]
 )
-def test_a_damaged_journal_is_read_as_far_as_it_goes(tmp_path, text, deaths_at):
+def test_a_damaged_journal_is_read_up_to_the_damage(tmp_path, text, deaths_at):
     (tmp_path / "chunk-00000007.journal").write_text(text)
     assert Journal(tmp_path, 7).deaths_at == deaths_at
 
 
-def test_damage_and_a_missing_listing_are_named(source, out):
+def test_errors_name_a_damaged_part_and_a_missing_listing(source, out):
     with pytest.raises(BulkError, match="all machines share"):
         reader(source, out)
-    listed(archive(source, 4), out)
+    take_listing_of(archive(source, 4), out)
     reader(source, out).read(0)
     path = out / "plates" / "part-00000000.parquet"
     path.write_bytes(path.read_bytes()[:-20])
@@ -113,13 +113,13 @@ def test_damage_and_a_missing_listing_are_named(source, out):
         Output(out).account(0)
 
 
-def test_what_the_page_shows_of_an_archive_runs(source, out):
+def test_the_code_blocks_of_the_archive_page_run(source, out):
     cells = re.findall(r"^\|([^|]*)\|", PAGE, re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", " ".join(cells))) == set(SCHEMA.names)
     blocks = re.findall(r"^```python[^\n]*\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     for hour, path in enumerate(sorted(archive(source, 9).rglob("*.jpg"))):
         os.utime(path, (1_700_000_000 + 3600 * hour,) * 2)
-    for chunk in range(listed(source, out).chunks):
+    for chunk in range(take_listing_of(source, out).chunks):
         reader(source, out).read(chunk)
     command = [sys.executable, "-c", "\n".join(blocks)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=out.parent)

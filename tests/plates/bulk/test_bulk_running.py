@@ -1,4 +1,4 @@
-"""A run from the listing to the manifest, with a reader in this process instead of Ray."""
+"""Runs from listing to manifest, with a reader in this process instead of Ray's workers."""
 
 import errno
 import json
@@ -21,17 +21,17 @@ from plates.cli.main import main
 
 @pytest.fixture(autouse=True)
 def ray(monkeypatch):
-    """Stands in for Ray; notes which chunks were asked for."""
+    """A fake of Ray that records the requested chunks."""
 
     def read(request, _, wanted):
-        ray.asked += wanted
+        ray.requested += wanted
         reads = reader(request.source, request.out)
         for count, chunk in enumerate(wanted):
             if count == ray.stop_after:
                 raise KeyboardInterrupt
             yield chunk, reads.read(chunk)
 
-    ray = SimpleNamespace(asked=[], stop_after=None, read=read)
+    ray = SimpleNamespace(requested=[], stop_after=None, read=read)
     monkeypatch.setattr(running, "prepare", lambda _: WEIGHTS)
     monkeypatch.setattr(running, "read_chunks", read)
     return ray
@@ -43,7 +43,7 @@ def request_(tmp_path):
 
 
 def run(request, say=lambda _: None):
-    """The counts of a run, with its state."""
+    """Run, and return the state with the counts."""
     done = running.run(request, say)
     return {"state": done["state"], **done["counts"]}
 
@@ -58,7 +58,7 @@ def failed_in(request):
 
 
 def photos_of(request):
-    """Photos with rows."""
+    """The names of photos with rows."""
     rows = pandas.read_parquet(request.out / "plates")
     assert not rows.duplicated(["photo", "plate"]).any()
     return {Path(photo).name for photo in rows["photo"]}
@@ -66,19 +66,19 @@ def photos_of(request):
 
 def test_a_finished_run_has_nothing_left_to_do(ray, request_, monkeypatch, capfd):
     monkeypatch.setattr(running, "_REPORT_EVERY_S", 0)
-    find = running.find_photos  # a photo may be linked twice
+    find = running.find_photos  # a web page may link to a photo twice
     monkeypatch.setattr(running, "find_photos", lambda url: (p for p in find(url) for _ in "12"))
     said = []
     done = run(request_, said.append)
     assert (done["state"], done["photos"], done["done"], done["failed"]) == ("complete", 12, 12, 0)
-    # Without a terminal the progress is printed in lines.
+    # Without a terminal, progress is reported in lines.
     assert "12 of 12 files are done, 0 could not be read" in said
     assert capfd.readouterr().err == ""
     assert run(request_) == done
-    assert ray.asked == [0, 1, 2]
+    assert ray.requested == [0, 1, 2]
 
 
-def test_files_are_chosen_by_their_bytes(request_, monkeypatch, capsys):
+def test_photos_are_recognized_by_their_first_bytes_not_their_names(request_, monkeypatch, capsys):
     for module in ("reading", "source"):
         monkeypatch.setattr(f"plates.bulk.{module}.LIMITS", Limits(max_bytes=5000))
     files = {
@@ -105,7 +105,7 @@ def test_files_are_chosen_by_their_bytes(request_, monkeypatch, capsys):
     assert r"\x1bж.mp4" in capsys.readouterr().out
 
 
-def test_a_source_that_cannot_be_listed_does_not_claim_the_folder(request_, monkeypatch):
+def test_a_failed_listing_leaves_the_output_folder_for_another_source(request_, monkeypatch):
     (request_.out.parent / "empty").mkdir()
     bad = os.fsdecode(b"\xff")
     for source, message in (("typo", "No such file"), ("empty", "no photos there"), (bad, "UTF-8")):
@@ -128,7 +128,7 @@ def test_a_source_that_cannot_be_listed_does_not_claim_the_folder(request_, monk
         run(replace(limited, extend=True))
 
 
-def test_what_a_run_was_not_begun_with_is_refused_by_name(request_, monkeypatch):
+def test_an_output_folder_refuses_other_sources_settings_and_weights(request_, monkeypatch):
     for name in ("plates/part-00000000.parquet", "manifest.json"):
         write_files(request_.out, {name: b"{}"})
         with pytest.raises(OutputError, match="Give another --out"):
@@ -152,13 +152,13 @@ def test_what_a_run_was_not_begun_with_is_refused_by_name(request_, monkeypatch)
         run(request_)
 
 
-def test_new_photos_are_read_when_asked_for(ray, request_):
+def test_extend_reads_new_photos(ray, request_):
     run(request_)
     archive(Path(request_.source), 14)
     assert run(request_)["photos"] == 12
     extended = run(replace(request_, extend=True))
     assert (extended["photos"], extended["done"], extended["state"]) == (14, 14, "complete")
-    assert ray.asked == [0, 1, 2, 3]
+    assert ray.requested == [0, 1, 2, 3]
     assert len(photos_of(request_)) == 14
     Path(request_.source).rename(request_.out.parent / "elsewhere")
     with pytest.raises(BulkError, match="No such file"):
@@ -166,7 +166,7 @@ def test_new_photos_are_read_when_asked_for(ray, request_):
     assert manifest_of(request_)["counts"]["done"] == 14 and failed_in(request_) == {}
 
 
-def test_folders_that_could_not_be_listed_are_named_by_every_run(request_, monkeypatch):
+def test_every_run_names_the_folders_that_could_not_be_listed(request_, monkeypatch):
     with monkeypatch.context() as patched:
         forbid(patched, "scandir", "day0")
         run(request_)
@@ -174,13 +174,13 @@ def test_folders_that_could_not_be_listed_are_named_by_every_run(request_, monke
     assert failed_in(request_) == {"day0": "forbidden"}
 
 
-def test_failures_are_read_again_when_asked_for(ray, request_, monkeypatch):
+def test_retry_failed_reads_photos_again_that_may_be_readable_now(ray, request_, monkeypatch):
     folder = Path(request_.source)
     (folder / "day0" / "broken.jpg").write_bytes(b"\xff\xd8\xff")
     photo, away = folder / "late.jpg", folder / "late.away"
     photo.write_bytes(jpeg(15))
 
-    def vanish(*arguments):  # after the listing
+    def vanish(*arguments):  # between listing and reading
         photo.rename(away)
         return ray.read(*arguments)
 
@@ -190,15 +190,15 @@ def test_failures_are_read_again_when_asked_for(ray, request_, monkeypatch):
     assert failed_in(request_) == {"broken.jpg": "broken-image", "late.jpg": "missing"}
     away.rename(photo)
     assert run(request_)["failed"] == 2
-    ray.asked.clear()
+    ray.requested.clear()
     again = run(replace(request_, retry_failed=True))
-    assert len(ray.asked) == 1  # only the chunk that may succeed
+    assert len(ray.requested) == 1  # only the chunk with a photo that may be readable now
     assert (again["failed"], again["done"], again["state"]) == (1, 14, "complete")
     assert failed_in(request_) == {"broken.jpg": "broken-image"}
     assert len(photos_of(request_)) == 13
 
 
-def test_a_full_disk_costs_no_more_than_another_run(ray, request_, monkeypatch):
+def test_after_a_full_disk_another_run_completes_the_archive(ray, request_, monkeypatch):
     full = "No space left on device"
     mine = write_files(request_.out, {"work/mine.jpg": b"", ".mine.tmp": b""}).rglob("*mine*")
     ray.stop_after = 1
@@ -212,8 +212,8 @@ def test_a_full_disk_costs_no_more_than_another_run(ray, request_, monkeypatch):
     assert (done["state"], done["counts"]["done"]) == ("incomplete", 4)
     assert [(one["chunk"], one["problem"]) for one in done["not_written"]] == [(1, full), (2, full)]
     assert all(any(name in line and full in line for line in said) for name in ("manifest", "csv"))
-    # The old files are whole, and no temporary ones are left.
+    # Files from before are unchanged, and no temporary ones are left.
     assert set(request_.out.rglob("*")) == before
     assert manifest_of(request_)["state"] == "stopped"
     assert run(request_)["state"] == "complete" and len(photos_of(request_)) == 12
-    assert sorted(path.name for path in mine) == [".mine.tmp", "mine.jpg"]  # not searched before
+    assert sorted(path.name for path in mine) == [".mine.tmp", "mine.jpg"]  # a lazy search, run now

@@ -1,4 +1,4 @@
-"""Where an archive's photos come from, and what happens to unreachable ones."""
+"""Sources of photos: folders, archives and the web; photos and folders that can't be reached."""
 
 import functools
 import os
@@ -30,7 +30,7 @@ def problems(source):
     return [(one.photo, one.reason) for one in found if isinstance(one, Failure)]
 
 
-def test_a_folder_a_photo_and_a_pattern_are_searched(tmp_path):
+def test_a_source_is_a_folder_a_photo_or_a_pattern(tmp_path):
     folder = archive(tmp_path / "gate [2]", 4)
     photos = sorted(map(str, folder.rglob("*.jpg")))
     assert names(photos[0]) == photos[:1]
@@ -38,7 +38,7 @@ def test_a_folder_a_photo_and_a_pattern_are_searched(tmp_path):
     write_files(folder, {"notes.txt": b"", ".cache/preview.png": b""})
     assert names(tmp_path / "**" / "*.png") == []
     (folder / "folder.jpg").mkdir()
-    os.mkfifo(folder / "pipe.jpg")  # a reader would wait for ever
+    os.mkfifo(folder / "pipe.jpg")  # to open it would block for ever
     (folder / "day0" / "round").symlink_to(folder)
     (folder / "link.jpg").symlink_to(photos[0])
     (folder / "gone.jpg").symlink_to(folder / "nothing")
@@ -53,7 +53,7 @@ def test_a_folder_a_photo_and_a_pattern_are_searched(tmp_path):
         fetcher.fetch(next(find_photos(f"{tmp_path}/gate*/c*")))
 
 
-def test_a_folder_that_may_not_be_read_is_named_and_the_others_are_listed(tmp_path, monkeypatch):
+def test_a_forbidden_folder_is_reported_and_the_others_are_listed(tmp_path, monkeypatch):
     archive(tmp_path, 4)
     forbid(monkeypatch, "scandir", "day0")
     assert len(names(tmp_path)) == 2
@@ -71,12 +71,12 @@ def test_a_folder_that_may_not_be_read_is_named_and_the_others_are_listed(tmp_pa
         ("zip://::/nowhere.zip", "not there"),
     ],
 )
-def test_a_source_that_cannot_be_opened_says_why(source, said):
+def test_an_error_says_why_a_source_cannot_be_opened(source, said):
     with pytest.raises(BulkError, match=said):
         list(find_photos(source))
 
 
-def test_a_zip_file_is_a_source(tmp_path):
+def test_zip_and_tar_files_are_sources(tmp_path):
     path = tmp_path / "photos.zip"
     with zipfile.ZipFile(path, "w") as file:
         for name, shade in (("a/1.jpg", 5), ("a/b/2.jpg", 15), ("a/readme.txt", 5)):
@@ -92,22 +92,22 @@ def test_a_zip_file_is_a_source(tmp_path):
     assert names(f"tar://::{path}") == [f"tar://./3.jpg::{path}"]
 
 
-class Shelf(QuietHandler, SimpleHTTPRequestHandler):
-    """A folder on the web; some of it is forbidden, some fails, some only at first."""
+class WebPage(QuietHandler, SimpleHTTPRequestHandler):
+    """A folder on the web: some paths are forbidden, some are down, some fail twice, then work."""
 
-    asked: ClassVar[Counter[str]] = Counter()
+    requests: ClassVar[Counter[str]] = Counter()
 
     def do_GET(self):
-        self.asked[self.path] += 1
+        self.requests[self.path] += 1
         if "forbidden" in self.path:
             self.send_error(403)
-        elif "down" in self.path or ("shaky" in self.path and self.asked[self.path] < 3):
+        elif "down" in self.path or ("shaky" in self.path and self.requests[self.path] < 3):
             self.send_error(503)
         else:
             super().do_GET()
 
 
-def test_the_web_is_a_source(tmp_path, monkeypatch):
+def test_a_folder_on_the_web_is_a_source(tmp_path, monkeypatch):
     photos = {"good.jpg", "shaky.jpg", "forbidden.jpg", "down.jpg", "sub/deep", "sub/a.HEIC"}
     others = ("about.html", "table.csv", ".hidden", "linked/1")
     write_files(tmp_path, dict.fromkeys((*photos, *others), jpeg(5)))
@@ -118,7 +118,7 @@ def test_the_web_is_a_source(tmp_path, monkeypatch):
     pauses = []
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=pauses.append))
     large = os.urandom(3_000_000)
-    with SmallServer(functools.partial(Shelf, directory=str(tmp_path))) as server:
+    with SmallServer(functools.partial(WebPage, directory=str(tmp_path))) as server:
         url = f"{server.url}/"
         found = {p.name.removeprefix(url): p for p in find_photos(url) if isinstance(p, Photo)}
         assert set(found) == {*photos, "linked/1"}
@@ -129,13 +129,13 @@ def test_the_web_is_a_source(tmp_path, monkeypatch):
         for name, reason, tries in (("forbidden", "forbidden", 1), ("down", "unreachable", 4)):
             with pytest.raises(Exception, match=r"403|503") as refused:
                 fetcher.fetch(found[f"{name}.jpg"])
-            assert (describe(refused.value)[0], Shelf.asked[f"/{name}.jpg"]) == (reason, tries)
+            assert (describe(refused.value)[0], WebPage.requests[f"/{name}.jpg"]) == (reason, tries)
         (tmp_path / "good.jpg").unlink()
         with pytest.raises(FileNotFoundError):
             fetcher.fetch(found["good.jpg"])
         (tmp_path / "sub" / "deep").write_bytes(large)
         assert fetcher.fetch(found["sub/deep"]) == large
-        # Not every storage says how large its files are.
+        # A server may not report the size of a file: at most one byte beyond the limit is read.
         monkeypatch.setattr(source, "LIMITS", Limits(max_bytes=1_000_000))
         assert fetcher.fetch(found["sub/deep"]) == large[:1_000_001]
         for place, said in (("forbidden/", "not allowed"), ("nowhere/", "not there")):
@@ -146,7 +146,7 @@ def test_the_web_is_a_source(tmp_path, monkeypatch):
     assert describe(refused.value)[0] == "unreachable"
 
 
-def test_of_a_file_that_is_too_large_no_more_than_its_kind_is_read(tmp_path, monkeypatch):
+def test_only_the_head_of_a_file_that_is_too_large_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(source, "LIMITS", Limits(max_bytes=2000))
     (tmp_path / "a.jpg").write_bytes(bytes(3000))
     (photo,) = find_photos(str(tmp_path))

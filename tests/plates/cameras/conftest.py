@@ -1,4 +1,4 @@
-"""A receiver of webhooks, which tests of cameras share."""
+"""A receiver of webhooks, for several test files."""
 
 import threading
 from types import SimpleNamespace
@@ -8,7 +8,7 @@ from small_server import QuietHandler, SmallServer
 
 
 class Handler(QuietHandler):
-    """Answers as `statuses` says, then with `status`, and an endless body each time."""
+    """Answer with each of `statuses`, then always with `status`; the body never ends."""
 
     def do_POST(self):  # noqa: N802 - http.server's name
         body = self.rfile.read(int(self.headers["content-length"]))

@@ -1,4 +1,4 @@
-"""Cameras of a whole service: RTSP in, webhooks out, and no pass is lost whoever is killed."""
+"""Cameras of a whole service: RTSP in, webhooks out; killed processes lose no pass."""
 
 import json
 from contextlib import closing, contextmanager
@@ -19,7 +19,7 @@ TEXT, PATIENCE_S = "E333CT61", 60
 
 @pytest.fixture
 def camera(tmp_path_factory):
-    """A stream in which a car crosses the picture again and again; each time it is a pass."""
+    """The URL of a stream in which a car crosses the picture repeatedly; a pass each time."""
     folder = tmp_path_factory.mktemp("rtsp")
     write_stream(folder / "a.mp4", 8, cars=1, every_s=10.5)
     with rtsp_server(folder) as port:
@@ -47,7 +47,7 @@ def service(folder, camera, receiver):
         name = "yard"
         crop = [0, 0.5, 1, 1]
     """)
-    with closing(store_of(folder)) as store:  # of a camera that is followed no more
+    with closing(store_of(folder)) as store:  # of a camera that was removed
         store.add(a_pass(kind="updated", camera="gone"), None, [])
     settings = {"PLATES_CAMERAS": f"{folder}/cameras.toml"}
     with (
@@ -55,14 +55,14 @@ def service(folder, camera, receiver):
         httpx.Client(base_url=url, timeout=30) as client,
     ):
         yield client, supervisor.pid
-    # What was in sight has ended: nothing is left for the next start.
+    # The stop ends all passes: none is left for the next start.
     with closing(store_of(folder)) as store:
         assert store.running() == []
     log = (folder / "log").read_text()
     assert "secret@" not in log and TEXT not in log
 
 
-def process(supervisor, *words):
+def process(supervisor, *words):  # the child whose command has these words
     for child in psutil.Process(supervisor).children(recursive=True):
         command = " ".join(child.cmdline())
         if all(word in command for word in words):
@@ -70,7 +70,7 @@ def process(supervisor, *words):
     raise LookupError(words)
 
 
-def test_a_car_is_one_event_and_none_is_lost_whoever_is_killed(tmp_path, camera, receiver):
+def test_each_crossing_is_one_event_and_killed_processes_lose_none(tmp_path, camera, receiver):
     def events():
         return [json.loads(taken.body) for taken in receiver.requests if taken.status == 200]
 
@@ -79,11 +79,11 @@ def test_a_car_is_one_event_and_none_is_lost_whoever_is_killed(tmp_path, camera,
 
     with service(tmp_path, camera, receiver.url) as (client, supervisor):
 
-        def one_more():
+        def wait_for_event():
             before = len(ended())
             wait_until(lambda: len(ended()) > before, PATIENCE_S)
 
-        one_more()
+        wait_for_event()
         event = ended()[0]
         assert (event["text"], event["camera"], event["time"]["source"]) == (TEXT, "gate", "rtcp")
         assert event["match"]["list"] == "residents" and event["match"]["probability"] > 0.9
@@ -93,36 +93,36 @@ def test_a_car_is_one_event_and_none_is_lost_whoever_is_killed(tmp_path, camera,
         assert (gate["state"]["status"], yard["pushed"]) == ("live", True)
         picture = client.get(f"/v1/passes/{event['id']}/picture")
         assert picture.headers["content-type"] == "image/jpeg"
-        (tmp_path / "cameras.toml").write_text("[")  # It is read at the start alone.
-        # Two at a time, of which neither waits for the other: a pass takes ten seconds.
+        (tmp_path / "cameras.toml").write_text("[")  # It is read only at the start.
+        # Two independent processes at a time, to save time: a pass takes ten seconds.
         for victims in (
             (["--camera", "gate"], ["plates.serving.gateway"]),
             (["tritonserver"], ["--deliver"]),
         ):
-            # All are found before one is killed: a zombie has no command.
+            # Both are found before either is killed: a zombie has no command.
             for victim in [process(supervisor, *words) for words in victims]:
                 victim.kill()
-            one_more()
-            # What shared memory a killed process had for its frames is given back.
+            wait_for_event()
+            # Triton no longer maps the shared memory of the killed process's frames.
             triton = process(supervisor, "tritonserver")
             assert Path(f"/proc/{triton.pid}/maps").read_text().count("psm_") == 1
         receiver.status, before = 503, len(ended())
 
-        def kept():
+        def count_stored():
             return len(client.get("/v1/passes", params={"text": "E333*"}).json()["passes"])
 
-        known = kept()
-        wait_until(lambda: kept() >= known + 2, PATIENCE_S)
+        stored_before = count_stored()
+        wait_until(lambda: count_stored() >= stored_before + 2, PATIENCE_S)
         assert len(ended()) == before
         receiver.status = 200
         wait_until(lambda: len(ended()) >= before + 2, PATIENCE_S)
-        # Also pushed frames become passes.
+        # Pushed frames become passes, too.
         photo = (SAMPLES / "green_car.jpg").read_bytes()
         pushed = client.post("/v1/cameras/yard/frames", files={"image": photo})
         assert pushed.status_code == 202
         wait_until(lambda: any(e["camera"] == "yard" for e in ended()), PATIENCE_S)
         [of_yard] = [event for event in ended() if event["camera"] == "yard"]
-        assert of_yard["best"]["box"][3] < 200  # in the whole photo: 491
+        assert of_yard["best"]["box"][3] < 200  # in the cropped photo; 491 in the whole one
         passes = client.get("/v1/passes").json()["passes"]
         stored = {e["id"] for e in passes if e["type"] == "pass.ended" and e["camera"] != "gone"}
         wait_until(lambda: stored <= {e["id"] for e in ended()}, PATIENCE_S)

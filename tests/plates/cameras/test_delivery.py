@@ -1,4 +1,4 @@
-"""Delivery to real receivers: HTTP servers, a mosquitto, files."""
+"""Delivery to real receivers: HTTP servers, the broker mosquitto, files."""
 
 import csv
 import email
@@ -29,13 +29,13 @@ WEBHOOK = {"name": "hook", "kind": "webhook", "secret": SIGNING_KEY, "private_ad
 
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch):
+def short_delays(monkeypatch):
     monkeypatch.setattr("plates.cameras.store._LONGEST_DELAY_S", 0.1)
 
 
 @contextmanager
 def delivering(store, *targets):
-    """Deliver in the background; what is wanted of a target is asked by its name."""
+    """Deliver a store's events in the background; yields the targets by name."""
     camera = {"name": "gate-1", "targets": [target["name"] for target in targets]}
     file = CamerasFile.model_validate({"targets": targets, "cameras": [camera]})
     stop = threading.Event()
@@ -49,18 +49,18 @@ def delivering(store, *targets):
         thread.join()
 
 
-def nothing_owed(store, *targets):
+def all_delivered(store, *targets):
     return lambda: not any(store.due(target, 1e10) for target in targets)
 
 
-def test_webhooks_are_signed_and_tried_again_with_the_same_id(store, receiver):
+def test_webhooks_are_signed_and_retried_with_the_same_id(store, receiver):
     receiver.statuses, began = [500, 302, 410, 429], time.monotonic()
     store.add(a_pass(kind="updated"), None, [])
     store.add(a_pass(revision=2), None, ["hook"])
     with delivering(store, WEBHOOK | {"url": receiver.url}):
-        wait_until(nothing_owed(store, "hook"))
-    assert time.monotonic() - began > 2, "the answer 429 asks for that"
-    assert [request.path for request in receiver.requests] == ["/"] * 5, "no redirect is followed"
+        wait_until(all_delivered(store, "hook"))
+    assert time.monotonic() - began > 2, "the answer 429 asks for a pause of 2 seconds"
+    assert [request.path for request in receiver.requests] == ["/"] * 5, "a redirect was followed"
     assert {r.headers["webhook-id"] for r in receiver.requests} == {"0199-1-2-ended"}
     last = receiver.requests[-1]
     event = Webhook(SIGNING_KEY).verify(last.body, dict(last.headers))
@@ -69,7 +69,7 @@ def test_webhooks_are_signed_and_tried_again_with_the_same_id(store, receiver):
 
 
 def answer_names(monkeypatch, addresses_of, look_up=socket.getaddrinfo):
-    """Be the name server: `addresses_of` says a host's addresses."""
+    """Resolve host names to the addresses that `addresses_of` returns."""
 
     def looked_up(host, *a, **k):
         return [found for each in addresses_of(host) for found in look_up(each, *a, **k)]
@@ -97,8 +97,8 @@ def test_private_addresses_are_refused_unless_allowed(store, receiver, caplog, h
     assert "hunter2" not in caplog.text
 
 
-def test_the_address_that_was_checked_is_connected_to(store, monkeypatch):
-    """A name that is public first and private then, as an attacker's name server says."""
+def test_the_connection_goes_to_the_address_that_was_checked(store, monkeypatch):
+    """An attacker's name server answers with a public address first, then with a private one."""
     answers = iter(["93.184.216.34"])
     answer_names(monkeypatch, lambda _: [next(answers, "127.0.0.1")])
     connect = Mock(side_effect=ConnectionRefusedError)
@@ -110,29 +110,27 @@ def test_the_address_that_was_checked_is_connected_to(store, monkeypatch):
     assert {each.args[0] for each in connect.call_args_list} == {("93.184.216.34", 8000)}
 
 
-def test_what_was_delivered_is_not_sent_again_while_the_database_is_away(
-    store, receiver, monkeypatch
-):
+def test_an_event_is_sent_once_though_the_database_is_away(store, receiver, monkeypatch):
     away_at_first = StoreUnavailable, StoreUnavailable, DEFAULT
     note = Mock(wraps=store.delivered, side_effect=away_at_first)
     monkeypatch.setattr("plates.cameras.delivery._DATABASE_S", 0.01)
     monkeypatch.setattr(store, "delivered", note)
     store.add(a_pass(), None, ["hook"])
     with delivering(store, WEBHOOK | {"url": receiver.url}):
-        wait_until(nothing_owed(store, "hook"))
+        wait_until(all_delivered(store, "hook"))
     assert len(receiver.requests) == 1
 
 
-def test_of_several_addresses_one_that_listens_is_connected_to(store, receiver, monkeypatch):
+def test_all_addresses_of_a_host_are_tried_until_one_accepts(store, receiver, monkeypatch):
     addresses = {"hub.local": ["::1", "127.0.0.1"]}
     answer_names(monkeypatch, lambda host: addresses.get(host, [host]))
     store.add(a_pass(), None, ["hook"])
     with delivering(store, WEBHOOK | {"url": f"http://hub.local:{receiver.server_port}/"}):
-        wait_until(nothing_owed(store, "hook"))
+        wait_until(all_delivered(store, "hook"))
     assert len(receiver.requests) == 1
 
 
-def test_certificates_are_checked_for_the_name(store, receiver, tmp_path, monkeypatch):
+def test_certificates_are_checked_for_the_host_name(store, receiver, tmp_path, monkeypatch):
     certificate, key = make_certificate(tmp_path, "DNS:hub.example")
     receiver.speak_tls(certificate, key)
     answer_names(monkeypatch, lambda _: ["127.0.0.1"])
@@ -141,36 +139,36 @@ def test_certificates_are_checked_for_the_name(store, receiver, tmp_path, monkey
     right = WEBHOOK | {"name": "right", "url": f"https://hub.example:{receiver.server_port}/right"}
     wrong = WEBHOOK | {"name": "wrong", "url": f"https://other.example:{receiver.server_port}/"}
     with delivering(store, right, wrong):
-        wait_until(nothing_owed(store, "right"))
+        wait_until(all_delivered(store, "right"))
         wait_until(lambda: store.due("wrong", 1e10)[0].attempts)
     assert {request.path for request in receiver.requests} == {"/right"}
     assert receiver.requests[0].headers["host"] == f"hub.example:{receiver.server_port}"
 
 
-def test_a_slow_target_holds_no_other(store, receiver, tmp_path, monkeypatch):
+def test_a_slow_target_does_not_delay_others(store, receiver, tmp_path, monkeypatch):
     monkeypatch.setattr("plates.cameras.delivery._TIMEOUT_S", 2)
     receiver.open.clear()
-    # Nor does an event that goes wrong in no foreseen way.
+    # An unexpected error of one event does not delay the others either.
     monkeypatch.setattr("os.fsync", Mock(side_effect=(ValueError, *[None] * 9)))
     for number in range(5):
         store.add(a_pass(number), None, ["hook", "log"])
     log = {"name": "log", "kind": "jsonl", "path": tmp_path / "passes.jsonl"}
     with delivering(store, WEBHOOK | {"url": receiver.url}, log):
-        wait_until(nothing_owed(store, "log"))
-        time.sleep(2.4)  # three times as long is waited for an answer
+        wait_until(all_delivered(store, "log"))
+        time.sleep(2.4)  # an answer may take three times _TIMEOUT_S
         assert [owed.attempts for owed in store.due("hook", 1e10)] == [0] * 5
         receiver.open.set()
-        wait_until(nothing_owed(store, "hook"))
+        wait_until(all_delivered(store, "hook"))
     ids = [json.loads(request.body)["id"] for request in receiver.requests]
     assert ids == [f"0199-{number}" for number in range(5)]
 
 
-def test_what_plate_recognizer_stream_sends(store, receiver):
+def test_plate_recognizer_targets_get_what_plate_recognizer_stream_sends(store, receiver):
     url = receiver.url.replace("://", "://user:hunter2@") + "hook?token=hunter2"
     target = {"kind": "plate_recognizer", "url": url, "private_addresses": True}
     store.add(a_pass(), b"jpeg", ["plain", "form"])
     with delivering(store, target | {"name": "plain"}, target | {"name": "form", "picture": True}):
-        wait_until(nothing_owed(store, "plain", "form"))
+        wait_until(all_delivered(store, "plain", "form"))
     types = {r.headers.get_content_type(): r for r in receiver.requests}
     message = json.loads(types["application/json"].body)
     form = types["multipart/form-data"]
@@ -202,15 +200,15 @@ def test_what_plate_recognizer_stream_sends(store, receiver):
     }
 
 
-def test_files_grow_by_a_line_an_event(store, tmp_path):
+def test_files_get_one_line_per_event(store, tmp_path):
     (tmp_path / "passes.jsonl").write_text('{"id": "cut o')
     kinds = ["jsonl", "csv"]
     targets = [{"name": kind, "kind": kind, "path": tmp_path / f"passes.{kind}"} for kind in kinds]
     store.add(a_pass(1), None, kinds)
     store.add(a_pass(2, text="", format="unknown"), None, kinds)
     with delivering(store, *targets) as built:
-        wait_until(nothing_owed(store, *kinds))
-    # Of what a full disk takes in part, nothing stays.
+        wait_until(all_delivered(store, *kinds))
+    # A line that a full disk takes only in part is removed.
     limits, size = resource.getrlimit(resource.RLIMIT_FSIZE), targets[1]["path"].stat().st_size
     resource.setrlimit(resource.RLIMIT_FSIZE, (size + 50, limits[1]))
     try:
@@ -228,13 +226,13 @@ def test_files_grow_by_a_line_an_event(store, tmp_path):
     )
     assert first["timestamp"] == "2026-01-31 12:00:02.250000+00:00"
     assert (first["plate"], second["plate"]) == ("x556xm750", "")
-    # Its readers parse these cells as Python.
+    # Programs that read such files parse these cells as Python literals.
     assert literal_eval(first["region"]) == {"code": "ru", "score": 0.998}
     assert literal_eval(first["box"])["xmin"] == 405
 
 
 class Broker:
-    """A mosquitto that knows one user."""
+    """A mosquitto with one user."""
 
     def __init__(self, folder):
         self.port = free_port()
@@ -256,7 +254,7 @@ class Broker:
                 process.terminate()
 
     def messages(self, count):
-        """What was published since the last call, and what is retained: topics and payloads."""
+        """Topics and payloads: those published since the last call, and the retained ones."""
         session = {"client_id": "test", "clean_session": False, "qos": 1}
         session |= {"hostname": "127.0.0.1", "port": self.port}
         session["auth"] = {"username": "plates", "password": "hunter2/@"}
@@ -268,44 +266,44 @@ class Broker:
 @pytest.fixture
 def broker(tmp_path):
     if not Path("/usr/sbin/mosquitto").exists():
-        pytest.skip("mosquitto is not here")
+        pytest.skip("mosquitto is not installed")
     return Broker(tmp_path)
 
 
-def test_home_assistant_finds_the_sensors_and_sees_plates(store, broker, caplog):
+def test_home_assistant_discovers_sensors_and_gets_the_latest_plates(store, broker, caplog):
     target = {"name": "home", "kind": "mqtt", "url": broker.url, "expire_after_s": 300}
     target["events"] = ["pass.updated", "pass.ended"]
     store.add(a_pass(1), None, ["home"])
     with delivering(store, target) as built:
-        wait_until(lambda: "be reached: [Errno 111]" in caplog.text)  # There is no broker yet.
+        wait_until(lambda: "be reached: [Errno 111]" in caplog.text)  # It doesn't run yet.
         with broker.running():
-            wait_until(nothing_owed(store, "home"))
+            wait_until(all_delivered(store, "home"))
         store.add(a_pass(2), None, ["home"])
         with broker.running():
-            wait_until(nothing_owed(store, "home"))
-            # What is retained tells of the sensors, not of plates.
+            wait_until(all_delivered(store, "home"))
+            # Retained messages describe the sensors; plates are never retained.
             sent, retained = broker.messages(2)
             assert not sent and retained["plates/home/availability"] == "online"
             store.add(a_pass(3, "updated", text="A001AA77"), None, ["home"])
-            wait_until(nothing_owed(store, "home"))
+            wait_until(all_delivered(store, "home"))
             sent, _ = broker.messages(4)
             payload = search(store)[0][1]
             assert sent == [("plates/gate-1/pass", payload), ("plates/gate-1/plate", "A001AA77")]
-            # An older event that comes later is no last plate.
+            # An older event that is delivered later does not replace the last plate.
             now, event = time.time(), json.loads(payload)
             late = Delivery(2, "home", 1, payload, None, now - 9), event | {"text": "LATE"}
             built["home"](*late)
             store.add(a_pass(4, "updated", text="WAITED"), None, ["home"], now - 31)
-            store.add(a_pass(3, revision=2, text="ENDED"), None, ["home"])  # was said before
-            wait_until(nothing_owed(store, "home"))
+            store.add(a_pass(3, revision=2, text="ENDED"), None, ["home"])  # already published
+            wait_until(all_delivered(store, "home"))
             built["home"](late[0]._replace(seq=6), late[1] | {"text": "NEXT"})
-            # A new database, made when events waited for too long, counts anew.
+            # A new database starts to count from 1 again, and its plates are still published.
             built["home"](late[0]._replace(seq=1, created=time.time()), event | {"text": "ANEW"})
             plates = set()
             while not plates >= {"NEXT", "ANEW"}:
                 plates |= {text for topic, text in broker.messages(3)[0] if topic[-5:] == "plate"}
             assert not plates & {"LATE", "WAITED", "ENDED"}
-            built["home"].__self__._client.socket().shutdown(socket.SHUT_RDWR)  # as if killed
+            built["home"].__self__._client.socket().shutdown(socket.SHUT_RDWR)  # like a kill
             wait_until(lambda: ("plates/home/availability", "offline") in broker.messages(2)[0])
     assert json.loads(retained["homeassistant/sensor/plates_gate-1/config"]) == {
         "name": "Licence plate",
@@ -321,7 +319,7 @@ def test_home_assistant_finds_the_sensors_and_sees_plates(store, broker, caplog)
     assert "hunter2" not in caplog.text
 
 
-def test_a_broker_may_want_tls_and_a_wrong_password_is_named(
+def test_a_broker_may_need_tls_and_an_error_names_a_wrong_password(
     store, broker, tmp_path, monkeypatch, caplog
 ):
     port, (certificate, key) = free_port(), make_certificate(tmp_path, "IP:127.0.0.1")
@@ -333,17 +331,17 @@ def test_a_broker_may_want_tls_and_a_wrong_password_is_named(
     store.add(a_pass(), None, ["right", "wrong"])
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     with broker.running(), delivering(store, right, wrong):
-        wait_until(nothing_owed(store, "right"))
+        wait_until(all_delivered(store, "right"))
         wait_until(lambda: "the broker refuses: Not authorized" in caplog.text)
 
 
-def test_what_a_broker_does_not_confirm_is_owed(store, caplog, monkeypatch):
+def test_an_event_that_a_broker_does_not_confirm_stays_due(store, caplog, monkeypatch):
     monkeypatch.setattr("plates.cameras.delivery._TIMEOUT_S", 0.3)
     store.add(a_pass(), None, ["home"])
-    with socket.create_server(("127.0.0.1", 0)) as deaf:
-        url = f"mqtt://127.0.0.1:{deaf.getsockname()[1]}"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"mqtt://127.0.0.1:{silent.getsockname()[1]}"
         target = {"name": "home", "kind": "mqtt", "url": url}
-        with delivering(store, target), deaf.accept()[0] as connection:
-            connection.sendall(b"\x20\x02\0\0")  # It greets, and says no more.
+        with delivering(store, target), silent.accept()[0] as connection:
+            connection.sendall(b"\x20\x02\0\0")  # It accepts the connection, then falls silent.
             wait_until(lambda: "did not confirm" in caplog.text)
     assert store.due("home", 1e10)

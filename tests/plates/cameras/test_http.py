@@ -1,4 +1,4 @@
-"""The cameras' routes, with a real database and a real gateway."""
+"""The cameras' routes, of a real gateway with a real database."""
 
 import json
 import socket
@@ -35,7 +35,7 @@ def client(fake, store, tmp_path):
         yield client
 
 
-def test_search_page_by_page(client, store):
+def test_searches_are_answered_page_by_page(client, store):
     for number, text in enumerate(["A001AA77", "B002BB77", "A003AA99"]):
         store.add(a_pass(number, id=f"p{number}", text=text), None, ())
     query = {"text": "A*", "camera": "gate-1", "since": "2026-01-31T12:00:00Z", "limit": 1}
@@ -49,7 +49,7 @@ def test_search_page_by_page(client, store):
     assert refused.status_code == 422 and "since" in refused.text
 
 
-def test_picture_where_one_is_kept(client, store):
+def test_a_picture_is_returned_if_it_is_stored(client, store):
     store.add(a_pass(kind="updated", id="with"), b"first", ())
     store.add(a_pass(revision=2, id="with"), b"jpeg", ())
     store.add(a_pass(id="without"), None, ())
@@ -60,47 +60,47 @@ def test_picture_where_one_is_kept(client, store):
     assert client.get("/v1/passes/never/picture").status_code == 404
 
 
-def heard(lines):
-    """The next event of a stream: its number, type and data."""
+def next_event(lines):
+    """Read the next event of a stream; returns its number, type and data."""
     fields = {}
     while "data" not in fields:
         fields = dict(line.split(": ", 1) for line in iter(lambda: next(lines), ""))
     return int(fields["id"]), fields["event"], json.loads(fields["data"])
 
 
-def test_events_as_they_come_and_again_after_the_last_one_heard(client, store, tmp_path):
+def test_events_are_streamed_and_resume_after_the_last_event_id(client, store, tmp_path):
     store.add(a_pass(id="before"), None, ())
     with client.stream("GET", "/v1/events?camera=") as answer:
-        assert answer.headers["x-accel-buffering"] == "no"  # nginx would hold them back
+        assert answer.headers["x-accel-buffering"] == "no"  # nginx would buffer them
         lines = answer.iter_lines()
         assert next(lines) == ": listening"
         store.add(a_pass(kind="updated", id="p"), None, ())
         store.add(a_pass(revision=2, id="p"), None, ())
-        first, second = heard(lines), heard(lines)
+        first, second = next_event(lines), next_event(lines)
     assert [first[1], second[1]] == ["pass.updated", "pass.ended"]
     assert first[2]["id"] == second[2]["id"] == "p"
     with client.stream("GET", "/v1/events", headers={"Last-Event-ID": str(first[0])}) as answer:
-        assert heard(answer.iter_lines()) == second
+        assert next_event(answer.iter_lines()) == second
     with client.stream("GET", "/v1/events", headers={"Last-Event-ID": "5000"}) as answer:
-        lines = answer.iter_lines()  # of an older database
+        lines = answer.iter_lines()  # a number of an earlier database
         assert next(lines) == ": listening"
         store.add(a_pass(id="new"), None, ())
-        assert heard(lines)[2]["id"] == "new"
-        (tmp_path / "plates.db").unlink()  # A new one takes its place,
-        assert [next(lines) for _ in range(12)]  # is asked, and counts anew.
+        assert next_event(lines)[2]["id"] == "new"
+        (tmp_path / "plates.db").unlink()  # A new database replaces it;
+        assert [next(lines) for _ in range(12)]  # its numbers start again at 1.
         assert all(store.add(a_pass(id=str(number)), None, ()) for number in range(9))
-        assert heard(lines)[2]["id"] == "0"
+        assert next_event(lines)[2]["id"] == "0"
     store.add(a_pass(id="other", camera="door"), None, ())
     since = {"Last-Event-ID": "0"}
     with client.stream("GET", "/v1/events?camera=door", headers=since) as answer:
-        assert heard(answer.iter_lines())[2]["id"] == "other"
+        assert next_event(answer.iter_lines())[2]["id"] == "other"
     with client.stream("GET", "/v1/events?camera=nowhere") as answer:
         assert answer.status_code == 404
     assert client.head("/v1/events").headers["content-type"].startswith("text/event-stream")
     assert client.get("/v1/cameras").status_code == 200  # on the same connection
 
 
-def test_states_without_what_an_address_hides(client, tmp_path):
+def test_camera_states_contain_no_password_of_a_source(client, tmp_path):
     state_file(tmp_path, "gate").write_text('{"status": "live", "frames_dropped": 3}')
     answer = client.get("/v1/cameras")
     gate, door = answer.json()["cameras"]
@@ -109,7 +109,7 @@ def test_states_without_what_an_address_hides(client, tmp_path):
     assert "secret" not in answer.text
 
 
-def test_plates_are_shown_to_those_with_a_token_alone(fake, store, tmp_path):
+def test_plates_are_shown_only_to_clients_with_a_token(fake, store, tmp_path):
     with gateway(fake, store, tmp_path, tokens="abc") as client:
         for path in ("cameras", "passes", "passes/p/picture", "events"):
             assert client.get(f"/v1/{path}").status_code == 401, path
@@ -129,10 +129,10 @@ def push(client, camera, photo=PHOTO, **query):
 
 def test_a_pushed_frame_reaches_the_cameras_process(client, tmp_path, monkeypatch):
     monkeypatch.setattr(http, "_ANSWER_S", 0.2)
-    with Listener(str(tmp_path / "door"), "AF_UNIX"):  # it is busy
+    with Listener(str(tmp_path / "door"), "AF_UNIX"):  # a camera's process that is busy
         assert push(client, "door", PHOTO[:9000]).status_code == 503
     monkeypatch.undo()
-    with socket.socket(socket.AF_UNIX) as left:  # by one that was killed
+    with socket.socket(socket.AF_UNIX) as left:  # by a camera's process that was killed
         left.bind(str(tmp_path / "door"))
     statuses = [push(client, name).status_code for name in ("door", "gate", "nowhere")]
     assert statuses == [503, 409, 404]
@@ -140,7 +140,7 @@ def test_a_pushed_frame_reaches_the_cameras_process(client, tmp_path, monkeypatc
     work = tmp_path / "door", frames, Limits(max_pixels=4 * 10**6)
     threading.Thread(target=worker.receive, args=work, daemon=True).start()
     wait_until(lambda: push(client, "door").status_code == 202)
-    Client(str(tmp_path / "door"), "AF_UNIX").close()  # by a gateway that was killed
+    Client(str(tmp_path / "door"), "AF_UNIX").close()  # like a gateway that was killed
     assert push(client, "door", captured="2026-01-31T12:00:01Z").status_code == 202
     frame = next(frames.frames())
     assert frame.captured == 1769860801 and np.array_equal(frame.image, cv2.imread(str(SCENE)))
@@ -151,19 +151,19 @@ def test_a_pushed_frame_reaches_the_cameras_process(client, tmp_path, monkeypatc
     assert push(client, "door", large).status_code == 413
 
 
-def test_frames_that_come_too_fast_are_refused_and_hold_up_nobody(client, store, monkeypatch):
+def test_frames_pushed_too_fast_are_refused_and_delay_no_other_request(client, store, monkeypatch):
     taken = threading.Event()
-    monkeypatch.setattr(http, "_push", lambda *_: "" if taken.wait(20) else "nothing took it")
+    monkeypatch.setattr(http, "_push", lambda *_: "" if taken.wait(20) else "not taken")
     with client.stream("GET", "/v1/events") as answer, ThreadPoolExecutor(20) as pool:
         pushed = [pool.submit(push, client, "door") for _ in range(20)]
         wait_until(lambda: sum(each.done() for each in pushed) == 15)
         store.add(a_pass(id="meanwhile"), None, ())
-        assert heard(answer.iter_lines())[2]["id"] == "meanwhile"
+        assert next_event(answer.iter_lines())[2]["id"] == "meanwhile"
         taken.set()
     assert sorted(each.result().status_code for each in pushed) == [202] * 5 + [429] * 15
 
 
-def test_a_database_that_is_away_is_named(fake, tmp_path):
+def test_an_answer_names_a_database_that_is_away(fake, tmp_path):
     store = store_of("postgresql://nobody@127.0.0.1:1/none")
     with gateway(fake, store, tmp_path) as client:
         began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Lists of known plates: how people write them, what is wrong in them, what becomes of changes."""
+"""Lists of known plates: spellings, malformed lines, changes of the file, near texts."""
 
 import os
 
@@ -19,28 +19,28 @@ CAR, OTHER = "X556XM750", "B840CK197"
         "\n# people\nX556XM750,Ivanova\n\nB840CK197\n",
     ],
 )
-def test_plates_are_found_however_they_are_written(tmp_path, written):
+def test_plates_are_found_in_any_common_spelling_and_encoding(tmp_path, written):
     path = tmp_path / "residents.csv"
     path.write_text(written, encoding="utf-8")
     residents = PlateList("residents", path)
     assert residents.near([CAR]) == {CAR} and residents.near([OTHER]) == {OTHER}
-    path.write_text("Х556ХМ750;x\nВ840СК197;y\n", encoding="cp1251")  # of Excel in Russian
+    path.write_text("Х556ХМ750;x\nВ840СК197;y\n", encoding="cp1251")  # as a Russian Excel saves it
     assert PlateList("excel", path).near([CAR, OTHER]) == {CAR, OTHER}
     path.write_text("АІ1234ВК\nTÜ-AB 123\n", encoding="utf-8")  # Ukrainian, German
     assert PlateList("guests", path).near(["AI1234BK", "TUAB123"]) == {"AI1234BK", "TUAB123"}
 
 
-def test_malformed_lines_are_named_by_number_and_the_rest_holds(tmp_path, caplog):
+def test_the_log_names_malformed_lines_by_number_and_the_others_are_used(tmp_path, caplog):
     path = tmp_path / "residents.csv"
-    # An open quote, no plate, bytes of another encoding, a cell as long as a book.
+    # A quote that isn't closed, no plate, bytes of another encoding, a cell of a million letters.
     path.write_bytes(b'X556XM750\n"A1\n??\n\xc0\xc1\n' + b"A" * 10**6 + b"\nB840CK197\n")
     residents = PlateList("residents", path)
     assert residents.near([CAR, OTHER]) == {CAR, OTHER}
     assert [f"line {number} " in caplog.text for number in range(1, 7)] == [0, 1, 1, 1, 1, 0]
-    assert "A1" not in caplog.text  # It may say whose car it is.
+    assert "A1" not in caplog.text  # A malformed line may be the owner's name: it is not logged.
 
 
-def test_a_list_follows_its_file_which_may_be_empty_but_not_missing(tmp_path, monkeypatch, caplog):
+def test_a_list_follows_changes_of_its_file(tmp_path, monkeypatch, caplog):
     path = tmp_path / "residents.csv"
     with pytest.raises(FileNotFoundError, match=r"residents\.csv"):
         PlateList("residents", path)
@@ -50,14 +50,14 @@ def test_a_list_follows_its_file_which_may_be_empty_but_not_missing(tmp_path, mo
     residents = PlateList("residents", path)
     path.write_text(OTHER)
     os.utime(path, ns=(0, 0))
-    assert residents.near([CAR, OTHER]) == {CAR}  # not at each frame
+    assert residents.near([CAR, OTHER]) == {CAR}  # the file is not checked at each frame
     monkeypatch.setattr(lists, "_LOOK_AGAIN_S", 0.0)
     assert residents.near([CAR, OTHER]) == {OTHER}
     path.unlink()
     assert residents.near([OTHER]) == {OTHER} and "stays" in caplog.text
 
 
-def test_near_is_one_character_more_less_or_other(tmp_path):
+def test_near_texts_differ_by_at_most_one_character(tmp_path):
     (tmp_path / "residents.csv").write_text(CAR)
     residents = PlateList("residents", tmp_path / "residents.csv")
     near = ["X556XM75", "X556XM7501", "X558XM750"]

@@ -1,4 +1,4 @@
-"""From scripted frames to events: one pass for each vehicle, whatever it does."""
+"""From scripted frames to events: each vehicle is one pass, in any kind of traffic."""
 
 import time
 import tracemalloc
@@ -27,7 +27,7 @@ def passes_of(**options):
 
 
 def run(passes, script, fps=5, times=None):
-    """Feed a script (second to plates, None for no motion); returns all events, the last too."""
+    """Feed a script (second to plates, or None without motion); returns all events to the end."""
     events = []
     for second in times or np.arange(0, script.__defaults__[-1], 1 / fps).tolist():
         frame, plates = frame_at(second), script(second)
@@ -58,7 +58,7 @@ def test_a_car_that_approaches_is_one_pass(fps):
     assert len({event.id for event in events}) == 1
     assert [event.revision for event in events] == list(range(1, len(events) + 1))
     first = events[0]
-    # Gates need it early: a gate opens before the car stands.
+    # The first event must come early: gates open before the car has stopped.
     assert first.type == "pass.updated" and first.time.last <= frame_at(1.5).captured
     assert (last.text, last.format, last.readable) == (CAR, "ru.car", True)
     assert (last.text_native, last.region.name) == ("Х556ХМ750", "Moscow Oblast")
@@ -68,7 +68,7 @@ def test_a_car_that_approaches_is_one_pass(fps):
     assert last.time.last == pytest.approx(frame_at(4).captured, abs=1.5 / fps)
 
 
-def test_a_film_shows_a_plate_until_it_has_left(tmp_path):
+def test_an_annotated_video_shows_a_plate_until_it_has_left(tmp_path):
     frames = [replace(frame_at(0), image=np.full((200, 400, 3), grey, "u1")) for grey in (0, 0, 60)]
     source = SimpleNamespace(frames=lambda: frames, state=Stream())
     read = [[], [seen(CAR, (200, 100))]]
@@ -79,12 +79,12 @@ def test_a_film_shows_a_plate_until_it_has_left(tmp_path):
     assert shown == [True, True, False], "the second frame is not read: nothing moves"
 
 
-def test_weights_of_another_alphabet_begin_a_new_pass():
+def test_weights_with_another_alphabet_start_a_new_pass():
     def script(second, _end=6):
         plate = seen(CAR, (400, 400))
         if second < 3:
             return [plate]
-        # Its last character is unknown from now on.
+        # From now on the alphabet lacks its last character.
         passes.reader = Reader(spec=replace(passes.reader.spec, alphabet=ALPHABET[:-1]))
         return [replace(plate, log_probs=np.delete(plate.log_probs, -2, axis=0))]
 
@@ -100,23 +100,23 @@ def test_weights_of_another_alphabet_begin_a_new_pass():
         (lambda s, _end=4: [seen(CAR, (1200 - 280 * s, 400))], "left"),
     ],
 )
-def test_directions(script, direction):
+def test_the_direction_of_motion_is_reported(script, direction):
     [event] = ended(run(passes_of(), script))
     assert event.motion.direction == direction
 
 
-def test_it_ends_after_silence_once_and_not_before():
+def test_a_pass_ends_once_a_few_seconds_after_its_last_detection():
     passes, ends = passes_of(), []
     for second in np.arange(0, 12, 0.2).tolist():
         plates = [seen(CAR, (400, 300))] if second < 2 else []
-        frame = frame_at(second)  # Behind it nothing moves any more.
+        frame = frame_at(second)  # After the car has left, nothing moves.
         reports = passes.hold(frame) if second > 2.5 else passes.add(frame, plates, Stream())
         ends += [second for report in reports if report.event.type == "pass.ended"]
     assert len(ends) == 1 and 5.5 < ends[0] < 6.5
     assert passes.close() == []
 
 
-def test_rare_frames_split_no_pass_once_it_is_known_how_rare_they_are(monkeypatch):
+def test_rare_frames_split_only_the_first_pass_until_their_interval_is_known(monkeypatch):
     passes, events = passes_of(), []
     for second in range(120):  # a frame every ten seconds, and nothing in between
         monkeypatch.setattr("time.monotonic", lambda now=second: 1000.0 + now)
@@ -126,67 +126,67 @@ def test_rare_frames_split_no_pass_once_it_is_known_how_rare_they_are(monkeypatc
     assert events == [(0, "pass.updated"), (5, "pass.ended"), (10, "pass.updated")]
 
 
-def two_alike_side_by_side(second, _end=4):
+def two_similar_plates_side_by_side(second, _end=4):
     y, width = 200 + 60 * second, 80 + 15 * second
-    # The detector gives them in any order.
+    # The detector returns them in any order.
     both = [seen(CAR, (400, y), width, 0.97), seen(ALIKE, (620, y), width, 0.97)]
     return both if round(second * 5) % 2 else both[::-1]
 
 
-def two_that_cross(second, _end=4):
+def two_cars_that_cross(second, _end=4):
     return [seen(CAR, (200 + 250 * second, 300)), seen(OTHER, (1100 - 250 * second, 330))]
 
 
-def one_that_is_hidden_for_a_while(second, _end=6):
+def a_car_hidden_for_two_seconds(second, _end=6):
     return [] if 2 <= second < 4 else [seen(CAR, (150 + 170 * second, 400), sure=0.98)]
 
 
-def one_that_stands_and_is_hidden_for_longer(second, _end=24):
+def a_stationary_car_hidden_for_twelve_seconds(second, _end=24):
     return [] if 8 <= second < 20 else [seen(CAR, (500, 400))]
 
 
-def one_that_follows_in_the_same_place(second, _end=6):
+def a_car_that_follows_another_in_the_same_place(second, _end=6):
     return [] if 3 <= second < 4 else [seen(CAR if second < 3 else OTHER, (500, 400))]
 
 
-def one_that_stops_where_another_stood(second, _end=25):
+def a_car_that_stops_where_another_stood(second, _end=25):
     text = CAR if second < 8 else OTHER
     return [] if 8 <= second < 12 else [seen(text, (500, 400), sure=0.998)]
 
 
-def one_that_follows_before_it_can_be_read(second, _end=9):
+def a_car_that_follows_another_and_is_unreadable_at_first(second, _end=9):
     text, way = (CAR, second) if second < 3 else (OTHER, second - 4)
     sure = 0.3 if way < 0.6 else 0.99995
     plate = seen(text, (600 + 15 * way, 200 + 110 * way), 60 + 35 * way, sure)
     return [plate] if 0 <= way < 3 else []
 
 
-def a_part_at_the_pictures_edge(second, _end=5):
+def plates_cut_by_the_pictures_edge(second, _end=5):
     x, below = 400 + 250 * second, seen(OTHER, (300, 712))
     if x > 1300:
         return []
     return [below, seen(CAR, (x, 300)) if x < 1210 else seen(CAR[:4], (610 + x / 2, 300), 80)]
 
 
-def one_that_is_found_twice_in_a_frame(second, _end=4):
+def a_plate_detected_twice_in_a_frame(second, _end=4):
     x = 300 + 150 * second
     return [seen(CAR, (x, 400)), seen(CAR[:-1], (x + 5, 400), 110, 0.95)]
 
 
-def a_sign_of_another_size_where_a_car_has_left(second, _end=14):
+def a_larger_sign_where_a_car_has_left(second, _end=14):
     sign = [seen("5", (450, 200), 370, 0.3)]
     car = [seen(CAR, (400 - 20 * (second % 10), 200), 70)] if second % 10 < 2 else []
     return car + (sign if second >= 3 else [])
 
 
-def one_that_returns(second, _end=16):
+def a_car_that_returns(second, _end=16):
     return [seen(CAR, (200 + 300 * (second % 10), 400))] if second % 10 < 2 else []
 
 
-def one_that_turns_out_of_sight(second, _end=5):
+def a_car_that_turns_out_of_sight(second, _end=5):
     if second < 2:
         return [seen(CAR, (100 + 50 * second, 100), 60)]
-    # At first it can't be read where it comes back.
+    # When it reappears, it is unreadable at first.
     return [seen(CAR, (1200, 650), 60, 0.3 if second < 3.5 else 0.999)] if second > 3 else []
 
 
@@ -202,20 +202,20 @@ def glimpse_of(text):
 @pytest.mark.parametrize(
     ("script", "passed"),
     [
-        (two_alike_side_by_side, [CAR, ALIKE]),
-        (one_that_returns, [CAR, CAR]),
-        (one_that_turns_out_of_sight, [CAR]),
-        (two_that_cross, [OTHER, CAR]),
-        (one_that_is_hidden_for_a_while, [CAR]),
-        (one_that_stands_and_is_hidden_for_longer, [CAR]),
-        (one_that_follows_in_the_same_place, [OTHER, CAR]),
-        (one_that_stops_where_another_stood, [OTHER, CAR]),
-        (one_that_follows_before_it_can_be_read, [OTHER, CAR]),
-        (a_part_at_the_pictures_edge, [CAR]),
-        (one_that_is_found_twice_in_a_frame, [CAR]),
+        (two_similar_plates_side_by_side, [CAR, ALIKE]),
+        (a_car_that_returns, [CAR, CAR]),
+        (a_car_that_turns_out_of_sight, [CAR]),
+        (two_cars_that_cross, [OTHER, CAR]),
+        (a_car_hidden_for_two_seconds, [CAR]),
+        (a_stationary_car_hidden_for_twelve_seconds, [CAR]),
+        (a_car_that_follows_another_in_the_same_place, [OTHER, CAR]),
+        (a_car_that_stops_where_another_stood, [OTHER, CAR]),
+        (a_car_that_follows_another_and_is_unreadable_at_first, [OTHER, CAR]),
+        (plates_cut_by_the_pictures_edge, [CAR]),
+        (a_plate_detected_twice_in_a_frame, [CAR]),
         (a_misreading_after_a_second_without_motion, [CAR]),
-        (a_sign_of_another_size_where_a_car_has_left, [CAR, CAR]),
-        # A glimpse that can't be read is reported if it is lettered like a plate.
+        (a_larger_sign_where_a_car_has_left, [CAR, CAR]),
+        # A single unreadable detection is reported if its letters and digits look like a plate's.
         *((glimpse_of("A11B22"), [""]), (glimpse_of("B22"), [])),
     ],
 )
@@ -225,13 +225,13 @@ def test_each_vehicle_is_one_pass(script, passed):
     assert len({event.id for event in events}) == len(passed)
 
 
-def test_one_look_at_speed_is_enough_if_it_is_sure():
+def test_a_single_frame_of_a_fast_car_is_a_pass_if_its_reading_is_sure():
     events = run(passes_of(), lambda s, _end=6: [seen(CAR, (600, 400))] if s == 1 else [])
     assert [event.type for event in events] == ["pass.updated", "pass.ended"]
     assert events[1].text == CAR and events[1].evidence.frames_seen == 1
 
 
-def test_two_looks_at_speed_that_may_show_the_same_text_are_one_pass():
+def test_two_frames_of_a_fast_car_are_one_pass_if_their_texts_agree():
     def script(second, _end=6):
         x = {25: 200, 26: 800}.get(round(25 * second))
         return [seen(CAR, (x, 300), sure=0.98)] if x else []
@@ -240,7 +240,7 @@ def test_two_looks_at_speed_that_may_show_the_same_text_are_one_pass():
     assert event.evidence.frames_seen == 2 and event.candidates[0].text == CAR
 
 
-def test_what_cant_be_read_is_reported_if_it_moves_and_is_seen_well():
+def test_an_unreadable_plate_is_reported_if_it_moves_and_is_large_enough():
     def script(second, _end=4):
         unread = [seen("A11", (200 + 200 * second, 300), 100, 0.3)]
         sign = [seen("K77", (900, 100), 100, 0.3)]
@@ -251,12 +251,12 @@ def test_what_cant_be_read_is_reported_if_it_moves_and_is_seen_well():
     [event] = ended(run(passes_of(), script))
     assert (event.text, event.readable) == ("", False)
     assert event.motion.direction == "right"
-    # Nor does it where a frame comes every other second.
+    # A parked unreadable plate is not reported either, with a frame every other second.
     parked = [seen("A11B22", (600, 300), 100, 0.3)]
     assert run(passes_of(), lambda _: parked, times=range(0, 60, 2)) == []
 
 
-def test_a_pass_that_was_there_unread_begins_when_it_was_seen_first():
+def test_a_pass_begins_at_its_first_detection_though_it_was_unreadable_then():
     def script(second, _end=6):
         near = seen("A11", (300, 500), 120, 0.3) if second < 4 else seen(CAR, (300, 500), 120)
         return [near, seen(CAR, (900, 200), 80)] if second >= 2 else [near]
@@ -266,12 +266,12 @@ def test_a_pass_that_was_there_unread_begins_when_it_was_seen_first():
     assert event.time.first == frame_at(0).captured <= event.time.best
 
 
-def test_an_hour_of_standing_is_one_pass_that_needs_no_more_memory():
+def test_a_car_parked_for_an_hour_is_one_pass_of_constant_memory():
     traced = []
 
     def script(second):
         traced.append(tracemalloc.get_traced_memory()[0])
-        return None if second % 12 else [seen(CAR, (400, 300))]  # Most frames aren't read.
+        return None if second % 12 else [seen(CAR, (400, 300))]  # mostly no motion
 
     tracemalloc.start()
     events = run(passes_of(), script, times=range(3600))
@@ -281,7 +281,7 @@ def test_an_hour_of_standing_is_one_pass_that_needs_no_more_memory():
     assert traced[-1] - traced[200] < 2_000_000
 
 
-def test_a_clock_that_leaps_joins_no_others_and_neither_ends_nor_doubles_a_pass():
+def test_a_clock_that_jumps_neither_merges_nor_ends_nor_splits_passes():
     def script(second):
         return [seen(CAR if second < 1 else OTHER, (400, 300))]
 
@@ -293,8 +293,8 @@ def test_a_clock_that_leaps_joins_no_others_and_neither_ends_nor_doubles_a_pass(
     assert last.time.last - last.time.first == pytest.approx(0.6)
 
 
-def test_a_camera_whose_own_clock_becomes_known_is_seen_on(monkeypatch):
-    """Its clock is ahead; a car that is hidden at that moment is one pass."""
+def test_a_pass_continues_when_the_cameras_own_clock_becomes_known(monkeypatch):
+    """The camera's clock is a minute ahead; a car hidden at that moment is still one pass."""
     passes, plates, events = passes_of(), [seen(CAR, (400, 300))], []
     for second in (0, 0.2, 0.4, 0.6, 1.4, 1.6, 1.8):
         monkeypatch.setattr(time, "monotonic", lambda: 1000 + second)  # noqa: B023
@@ -306,7 +306,7 @@ def test_a_camera_whose_own_clock_becomes_known_is_seen_on(monkeypatch):
     assert last.time.last - last.time.first == pytest.approx(1.8)
 
 
-def test_a_pass_that_goes_on_keeps_no_picture():
+def test_a_running_pass_keeps_no_picture():
     passes, image = passes_of(), np.zeros((720, 1280, 3), np.uint8)
     passes.add(replace(frame_at(0), image=image), [seen(CAR, (400, 300))], Stream())
     alive = weakref.ref(image)
@@ -314,7 +314,7 @@ def test_a_pass_that_goes_on_keeps_no_picture():
     assert alive() is None
 
 
-def test_zones_name_passes_and_leave_out_others():
+def test_passes_name_their_zones_and_those_outside_all_zones_are_left_out():
     left = {"left": ((0, 0), (0.5, 0), (0.5, 1), (0, 1))}
 
     def script(second, _end=3):
@@ -337,15 +337,15 @@ def test_a_listed_plate_is_matched_by_its_probability_not_by_its_spelling(tmp_pa
 
     [match] = [event.match for event in ended(events_of(CAR))]
     assert (match.list, match.text) == ("residents", CAR) and match.probability > 0.9
-    # What opens a gate at a probability hears of a higher one.
+    # A gate may open from some probability on, so that updates report a higher one.
     events = events_of(CAR, lambda second: 0.99 if second < 1 else 0.9999)
-    told = [e.match.probability for e in events if e.match and e.type == "pass.updated"]
-    assert told[0] < told[-1]
-    # One character from a listed one, and surely read: another plate.
+    reported = [e.match.probability for e in events if e.match and e.type == "pass.updated"]
+    assert reported[0] < reported[-1]
+    # A sure text that differs in one character from a listed one is another plate.
     assert [event.match for event in ended(events_of(ALIKE))] == [None]
 
 
-def test_what_the_stream_lost_during_a_pass_is_said():
+def test_a_pass_reports_frames_dropped_and_reconnects_during_it():
     passes = passes_of()
     for number, (dropped, sure) in enumerate(((7, 0.99), (8, 0.999), (10, 0.99))):
         plates = [replace(seen(CAR, (400, 300), sure=sure), crop=np.full((48, 188, 3), number))]

@@ -1,4 +1,4 @@
-"""Frames read by a real Triton, and by nets in this process."""
+"""Frames are read by a real Triton as by nets in this process."""
 
 import cv2
 import numpy as np
@@ -14,23 +14,23 @@ from plates.serving import processes
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
 
-def segments():
-    return set(processes.SHARED_MEMORY.glob("psm_*"))  # as Python names them
+def shared_memory():
+    return set(processes.SHARED_MEMORY.glob("psm_*"))  # as Python names its segments
 
 
-def test_frames_are_read_as_in_process_whichever_way_their_pixels_go(triton):
+def test_frames_are_read_alike_through_shared_memory_and_over_the_network(triton):
     server = triton.embedded
-    nets, before = load_nets(), segments()
+    nets, before = load_nets(), shared_memory()
     settings = Settings(triton_url=server.grpc_url)
-    ways = [TritonRecognizer(settings, "gate", key) for key in (server.http.key, "")]
+    recognizers = [TritonRecognizer(settings, "gate", key) for key in (server.http.key, "")]
     lines = set()
     scenes = [cv2.imread(str(path)) for path in sorted(SAMPLES.glob("*.jpg"))]
     for image in [*scenes, np.full((300, 400, 3), 127, np.uint8)]:  # the last without plates
         rgb = np.ascontiguousarray(image[..., ::-1])
         here = nets.read(rgb, still=False)
         lines |= {plate.lines for plate in here}
-        for way in ways:
-            there = way.read(image)
+        for recognizer in recognizers:
+            there = recognizer.read(image)
             assert [plate.text for plate in there] == [plate.reading.text for plate in here]
             for one, other, again in zip(there, here, seen_plates(here, image), strict=True):
                 assert one.candidates[0][0] == other.reading.best
@@ -43,12 +43,12 @@ def test_frames_are_read_as_in_process_whichever_way_their_pixels_go(triton):
                 assert one.evidence.ground == pytest.approx(again.evidence.ground, abs=0.02)
                 assert one.evidence[2:] == pytest.approx(again.evidence[2:], abs=0.02)
     assert lines == {1, 2}
-    # It would be 200 MB of plate_recognition's process.
+    # Torch would take 200 MB of plate_recognition's process.
     libraries = {file.path for stub in server.stubs for file in stub.memory_maps()}
     assert any("cv2" in path for path in libraries) and not any("torch" in p for p in libraries)
-    # Its name is gone as soon as both have it, so that nothing is left if one is killed.
-    assert segments() == before
-    assert ways[0].model.weights.startswith("sha256:")
-    # Nothing of the model repository is read: Triton may be elsewhere.
+    # A segment is unlinked as soon as both processes map it, so that a kill leaves nothing.
+    assert shared_memory() == before
+    assert recognizers[0].model.weights.startswith("sha256:")
+    # This comes from Triton, which may be on another machine, not from the model repository.
     grammar, calibration = nets.config.grammar, nets.config.calibration
-    assert ways[0].reader == Reader(grammar, calibration, nets.config.specs.recognizer)
+    assert recognizers[0].reader == Reader(grammar, calibration, nets.config.specs.recognizer)

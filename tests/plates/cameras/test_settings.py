@@ -1,4 +1,4 @@
-"""`cameras.toml`: what it may say, and how everything wrong in it is named."""
+"""`cameras.toml`: its settings and defaults, and messages that name all its problems."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ def write(folder, text):
     return file
 
 
-def test_the_example_can_be_used(tmp_path, monkeypatch):
+def test_the_example_is_valid(tmp_path, monkeypatch):
     monkeypatch.setenv("GATE_PASSWORD", "hunter2")
     monkeypatch.setenv("BROKER_PASSWORD", "hunter3")
     monkeypatch.setenv("WEBHOOK_SECRET", SIGNING_KEY)
@@ -27,7 +27,7 @@ def test_the_example_can_be_used(tmp_path, monkeypatch):
     assert (gate.zones["drive"][0], gate.crop) == ((0.1, 0.4), (0, 0, 1, 1))
     assert gate.lists == ("residents",)
     assert yard.source is None
-    # A camera that names no targets has all.
+    # A camera without a list of targets has all targets.
     assert yard.targets == tuple(target.name for target in file.targets)
     kinds = [target.kind for target in file.targets]
     assert kinds == ["webhook", "plate_recognizer", "mqtt", "jsonl", "csv"]
@@ -45,7 +45,7 @@ def test_storage_is_off_by_default(tmp_path):
         load(write(tmp_path, 'cameras = []\nstorage.url = "sqlite:////nowhere/p.db"'))
 
 
-def test_a_file_may_lie_in_a_locked_folder_but_must_be_readable(tmp_path, monkeypatch):
+def test_files_to_write_must_be_writable_and_files_to_read_readable(tmp_path, monkeypatch):
     write_files(tmp_path, {"log": b"", "plates.db": b"", "db/old": b""})
     monkeypatch.setattr(os, "access", lambda path, _: path not in (tmp_path, tmp_path / "db/old"))
     target = '[[targets]]\nname = "log"\nkind = "jsonl"\npath = "{}"\n'
@@ -65,11 +65,11 @@ def test_a_file_may_lie_in_a_locked_folder_but_must_be_readable(tmp_path, monkey
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(CameraSettingsError, match="residents: expected a file that can be read"):
         load(path)
-    monkeypatch.setenv("PLATES_CAMERAS_BESIDE", str(tmp_path))  # in a process that is restarted
+    monkeypatch.setenv("PLATES_CAMERAS_BESIDE", str(tmp_path))  # in a service's processes
     assert load(path).lists
 
 
-def test_all_problems_are_named_at_once_without_passwords(tmp_path):
+def test_an_error_names_all_problems_at_once_without_passwords(tmp_path):
     with pytest.raises(CameraSettingsError) as problem:
         load(write(tmp_path, Path(__file__).with_name("wrong.toml").read_text()))
     message = str(problem.value)
@@ -115,7 +115,7 @@ def test_all_problems_are_named_at_once_without_passwords(tmp_path):
         "[[targets]]\nname = [1]",
     ],
 )
-def test_what_is_no_table_is_named(tmp_path, text):
+def test_files_that_are_no_tables_are_refused_without_passwords(tmp_path, text):
     with pytest.raises(CameraSettingsError, match="cameras") as problem:
         load(write(tmp_path, text))
     assert "hunter2" not in str(problem.value)

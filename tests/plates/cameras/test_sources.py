@@ -1,4 +1,4 @@
-"""Sources: files, a real RTSP server, MJPEG over HTTP, and servers that are ill."""
+"""Sources: files, a real RTSP server, MJPEG over HTTP, and faulty servers."""
 
 import base64
 import logging
@@ -24,11 +24,11 @@ from plates.cameras.sources import MotionGate, PushedFrames, Source, redacted
 
 START = 1_769_860_800.0
 SIZE_WH = (320, 240)
-AWAY = "No such file"
+GONE = "No such file"
 
 
 def picture(number):
-    """(H, W, 3) BGR: a square that moves, and the number as shade."""
+    """(H, W, 3) uint8 BGR: a square whose place depends on the number."""
     image = np.full((SIZE_WH[1], SIZE_WH[0], 3), 40, np.uint8)
     x = 10 + 2 * number % 250
     cv2.rectangle(image, (x, 100), (x + 40, 140), (40, 200, 250), cv2.FILLED)
@@ -47,19 +47,19 @@ def write_video(path, seconds=2, fps=10, **metadata):
     return path
 
 
-class _Mjpeg(QuietHandler):
-    """Sends pictures until the client leaves: moving ones, a few, or garbage.
+class MjpegHandler(QuietHandler):
+    """Send pictures until the client leaves: the path selects moving ones, a few, or garbage.
 
-    "frozen" moves in the third connection; "playlist" and "redirect" lead to another path.
+    "frozen" moves from the third connection on; "playlist" and "redirect" lead to another path.
     """
 
-    asked = ()
+    requests = ()
 
     def do_GET(self):  # noqa: N802 - http.server's name
         name = self.path.strip("/")
-        _Mjpeg.asked += (name,)
-        wanted = "Basic " + base64.b64encode(b"viewer:right").decode()
-        if name == "guarded" and self.headers.get("Authorization") != wanted:
+        MjpegHandler.requests += (name,)
+        expected = "Basic " + base64.b64encode(b"viewer:right").decode()
+        if name == "guarded" and self.headers.get("Authorization") != expected:
             self.begin(401, www_authenticate='Basic realm="camera"')
             return
         if name in ("playlist", "redirect"):
@@ -75,9 +75,9 @@ class _Mjpeg(QuietHandler):
         self.begin(content_type="multipart/x-mixed-replace; boundary=frame")
         with suppress(OSError):
             for number in range(10**4):
-                if name == "mute" and (number > 3 or _Mjpeg.asked.count(name) > 1):
+                if name == "mute" and (number > 3 or MjpegHandler.requests.count(name) > 1):
                     time.sleep(30)
-                still = name == "frozen" and (number < 9 or _Mjpeg.asked.count(name) < 3)
+                still = name == "frozen" and (number < 9 or MjpegHandler.requests.count(name) < 3)
                 shown = picture(0 if still else number)
                 data = cv2.imencode(".jpg", shown)[1].tobytes()
                 data = bytes(len(data)) if name == "lying" else data
@@ -88,7 +88,7 @@ class _Mjpeg(QuietHandler):
 
 @pytest.fixture(scope="module")
 def mjpeg():
-    with SmallServer(_Mjpeg) as server:
+    with SmallServer(MjpegHandler) as server:
         yield f"127.0.0.1:{server.server_port}"
 
 
@@ -98,27 +98,27 @@ def opened(address, fps=25, **options):
         yield source, source.frames()
 
 
-def wait_for(source, frames, reached):
-    """Take frames until something is reached; returns those that came."""
+def wait_for(source, frames, condition):
+    """Take frames until a condition is true; returns the frames."""
     until, taken = time.monotonic() + 120, []
-    while not reached():
+    while not condition():
         assert time.monotonic() < until, source.state
         frame = next(frames)
         taken += [frame] if frame else []
     return taken
 
 
-def test_every_sampled_frame_of_a_file_comes_with_its_time(tmp_path):
+def test_every_sampled_frame_of_a_file_is_read_with_its_time(tmp_path):
     path = write_video(tmp_path / "a b.mp4", 4, creation_time="2026-01-31T12:00:00Z")
     data = path.read_bytes()
     matrix = data.index(b"tkhd") + 44
-    upright = struct.pack(">9i", 0, 1 << 16, 0, -1 << 16, 0, 0, 0, 0, 1 << 30)  # by 90 degrees
+    upright = struct.pack(">9i", 0, 1 << 16, 0, -1 << 16, 0, 0, 0, 0, 1 << 30)  # 90 degrees
     path.write_bytes(data[:matrix] + upright + data[matrix + 36 :])
     with opened(path.as_uri(), 5, crop=(0, 0, 1, 0.75)) as (source, frames):
         taken = []
         for frame in frames:
             taken += [frame] if frame else []
-            time.sleep(0.02)  # However slowly they are read.
+            time.sleep(0.02)  # No frame of a file is dropped, however slow the reader is.
     assert [frame.position_s for frame in taken] == pytest.approx(np.arange(0, 4, 0.2).tolist())
     assert [f.captured for f in taken] == pytest.approx([START + f.position_s for f in taken])
     assert {frame.clock for frame in taken} == {"file"}
@@ -131,21 +131,21 @@ def test_every_sampled_frame_of_a_file_comes_with_its_time(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "fps", "every_s"), [("a.mp4", 10, 2), ("a.h264", 25, 0.2)])
-def test_frames_may_be_seconds_apart_and_raw_streams_have_times(tmp_path, name, fps, every_s):
+def test_frames_may_be_seconds_apart_and_raw_streams_get_times(tmp_path, name, fps, every_s):
     os.utime(path := write_video(tmp_path / name, 7, fps), (START, START))
     with opened(path, 1 / every_s) as (_, frames):
         taken = [frame for frame in frames if frame]
     times = [frame.position_s for frame in taken]
-    # The file's last frame is as old as the file; raw streams don't say how long they are.
+    # A file's time is that of its last frame, or of its first one if its duration is unknown.
     assert taken[0].captured == pytest.approx(START - 7 * (name == "a.mp4"), abs=0.1)
     assert times == pytest.approx(np.arange(0, 7, every_s).tolist(), abs=every_s / 8)
 
 
 @pytest.mark.parametrize(
     ("name", "problem"),
-    [("none.mp4", AWAY), ("/dev/fd/99", AWAY), ("bad", "Invalid"), ("bad.txt", "it has no video")],
+    [("none.mp4", GONE), ("/dev/fd/99", GONE), ("bad", "Invalid"), ("bad.txt", "it has no video")],
 )
-def test_files_that_cant_be_read_are_named(tmp_path, caplog, name, problem):
+def test_files_that_cannot_be_read_are_logged_with_their_problem(tmp_path, caplog, name, problem):
     write_files(tmp_path, dict.fromkeys(("bad", "bad.txt"), b"no video at all" * 100))
     with opened(tmp_path / name) as (source, frames):
         assert not any(frames)
@@ -153,7 +153,7 @@ def test_files_that_cant_be_read_are_named(tmp_path, caplog, name, problem):
     assert f"{name}: {problem}" in caplog.text
 
 
-def test_of_a_film_that_is_cut_off_the_rest_is_missed(tmp_path):
+def test_a_truncated_film_is_read_to_the_cut_and_then_fails(tmp_path):
     clip = (ROOT / "tests" / "clips" / "crossing.mp4").read_bytes()
     (path := tmp_path / "cut.mp4").write_bytes(clip[: len(clip) // 2])
     with opened(path) as (source, frames):
@@ -161,7 +161,7 @@ def test_of_a_film_that_is_cut_off_the_rest_is_missed(tmp_path):
     assert (source.state.status, source.state.problem) == ("failed", "its end can't be decoded")
 
 
-def test_broken_parts_of_a_stream_are_passed_over(tmp_path):
+def test_damaged_parts_of_a_stream_are_skipped(tmp_path):
     data = bytearray(write_video(tmp_path / "a.ts", 6).read_bytes())
     middle = len(data) // 2
     data[middle : middle + 800] = np.random.default_rng(1).bytes(800)
@@ -172,7 +172,7 @@ def test_broken_parts_of_a_stream_are_passed_over(tmp_path):
 
 
 def test_the_newest_frame_of_a_stream_is_read_and_dropped_ones_are_counted(mjpeg, monkeypatch):
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # not for what is in the house
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # must be ignored for private addresses
     with opened(f"http://{mjpeg}/moving") as (source, frames):
         wait_for(source, frames, lambda: source.state.frames_read > 2)
         time.sleep(1)
@@ -183,37 +183,37 @@ def test_the_newest_frame_of_a_stream_is_read_and_dropped_ones_are_counted(mjpeg
         assert state.delay_s < 0.5
 
 
-def test_a_stream_without_times_has_those_at_which_its_frames_come(mjpeg):
+def test_frames_of_a_stream_without_times_have_their_arrival_times(mjpeg):
     with opened(f"http://{mjpeg}/slow", 6) as (source, frames):
         taken = wait_for(source, frames, lambda: source.state.frames_read > 5)
         assert 0 <= time.time() - taken[-1].captured < 0.5
 
 
-def test_rtsp_is_followed_and_connected_again(tmp_path, monkeypatch):
+def test_rtsp_is_read_and_reconnected(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "_LONGEST_PAUSE_S", 0.5)
     write_video(tmp_path / "a.mp4", 8)
     port = free_port()
     with opened(f"rtsp://127.0.0.1:{port}/a.mp4") as (source, frames):
-        assert next(frames) is None  # Passes can end while no frame comes.
+        assert next(frames) is None  # None without a frame, so that passes can end.
         assert source.state.problem == "Connection refused"
         for _ in range(2):
             before = source.state.frames_read
             with rtsp_server(tmp_path, port):
-                reached = before + 5
-                taken = wait_for(source, frames, lambda: source.state.frames_read > reached)  # noqa: B023
+                goal = before + 5
+                taken = wait_for(source, frames, lambda: source.state.frames_read > goal)  # noqa: B023
                 assert source.state.status == "live"
         assert source.state.reconnects >= 2
         times = [frame.captured for frame in taken]
         assert times == sorted(times) and abs(times[-1] - time.time()) < 10
-        # The server says when it took its first picture.
+        # The server reports when it took its first picture.
         assert {frame.clock for frame in taken[-3:]} == {"rtcp"}
 
 
-def test_a_clock_that_is_set_makes_none_late_and_the_late_read_keyframes(tmp_path, monkeypatch):
+def test_a_clock_that_is_set_delays_nothing_and_late_readers_read_keyframes(tmp_path, monkeypatch):
     behind_s, real, of = [300.0], time.time, sources._CaptureClock.of
     monkeypatch.setattr(time, "time", lambda: real() - behind_s[0])
 
-    def set_back(clock, frame):  # The camera's clock is, when this one is set forward.
+    def set_back(clock, frame):  # When this clock is set forward, the camera's seems set back.
         return of(clock, SimpleNamespace(time=(frame.time or 0.0) - 300 + behind_s[0]))
 
     monkeypatch.setattr(sources._CaptureClock, "of", set_back)
@@ -239,7 +239,7 @@ def test_a_clock_that_is_set_makes_none_late_and_the_late_read_keyframes(tmp_pat
         ("lying", "failed", "no picture that can be decoded"),
     ],
 )
-def test_an_ill_server_is_noticed_and_asked_again(mjpeg, monkeypatch, name, status, problem):
+def test_a_faulty_stream_is_detected_and_reconnected(mjpeg, monkeypatch, name, status, problem):
     monkeypatch.setattr(sources, "_SILENT_S", 1.0)
     with opened(f"http://{mjpeg}/{name}") as (source, frames):
         wait_for(source, frames, lambda: bool(source.state.problem))
@@ -249,34 +249,34 @@ def test_an_ill_server_is_noticed_and_asked_again(mjpeg, monkeypatch, name, stat
 
 
 @pytest.mark.parametrize("name", ["playlist", "redirect"])
-def test_a_camera_sends_this_machine_nowhere_else(mjpeg, name):
+def test_redirects_and_playlists_of_a_camera_are_not_followed(mjpeg, name):
     with opened(f"http://{mjpeg}/{name}") as (source, frames):
         wait_for(source, frames, lambda: source.state.reconnects > 0)
         assert (source.state.status, "redirect" in source.state.problem) == ("failed", True)
-    assert name in _Mjpeg.asked and "inside.ts" not in _Mjpeg.asked
+    assert name in MjpegHandler.requests and "inside.ts" not in MjpegHandler.requests
 
 
-def test_a_single_picture_is_asked_for_again_and_again(mjpeg):
+def test_a_single_picture_is_requested_repeatedly(mjpeg):
     with opened(f"http://{mjpeg}/snapshot.jpg") as (source, frames):
         wait_for(source, frames, lambda: source.state.frames_read > 2)
 
 
-def test_a_server_that_takes_connections_and_says_nothing(monkeypatch):
+def test_a_server_that_accepts_connections_but_never_answers_is_silent(monkeypatch):
     monkeypatch.setattr(sources, "_OPEN_S", 1.0)
-    with socket.create_server(("127.0.0.1", 0)) as deaf:
-        address = f"rtsp://127.0.0.1:{deaf.getsockname()[1]}/a"
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        address = f"rtsp://127.0.0.1:{mute.getsockname()[1]}/a"
         with opened(address) as (source, frames):
             wait_for(source, frames, lambda: source.state.status == "silent")
             began = time.monotonic()
-        assert time.monotonic() - began < 3  # It is closed all the same.
+        assert time.monotonic() - began < 3  # It is closed soon all the same.
 
 
-def test_passwords_are_in_no_message(mjpeg, caplog, monkeypatch):
+def test_no_message_contains_a_password(mjpeg, caplog, monkeypatch):
     caplog.set_level(logging.DEBUG)
     for secret, problem in (("wrong", "refuses"), ("right", "")):
         with opened(f"http://viewer:{secret}@{mjpeg}/guarded") as (source, frames):
-            reached = (lambda: source.state.problem) if problem else (lambda: next(frames))
-            wait_for(source, frames, reached)
+            condition = (lambda: source.state.problem) if problem else (lambda: next(frames))
+            wait_for(source, frames, condition)
             assert problem in source.state.problem
             assert secret not in source.state.problem
     assert redacted("rtsp://u:p@s/s 1@host/1") == "rtsp://u:***@host/1"
@@ -285,7 +285,7 @@ def test_passwords_are_in_no_message(mjpeg, caplog, monkeypatch):
     assert redacted("http://h/?loginuse=u&loginpas=p") == "http://h/?loginuse=u&loginpas=***"
 
 
-def test_a_camera_that_is_away_is_asked_later_and_later_and_named_once(caplog, monkeypatch):
+def test_a_camera_that_is_away_is_retried_with_back_off_and_logged_once(caplog, monkeypatch):
     monkeypatch.setattr(sources, "_FIRST_PAUSE_S", 0.05)
     with opened(f"rtsp://viewer:topsecret@127.0.0.1:{free_port()}/a") as (source, _):
         time.sleep(2)
@@ -294,11 +294,11 @@ def test_a_camera_that_is_away_is_asked_later_and_later_and_named_once(caplog, m
     assert "topsecret" not in source.state.problem + caplog.text
 
 
-def test_pushed_frames_have_the_time_that_they_come_with_or_at():
+def test_pushed_frames_have_their_own_or_their_arrival_time():
     frames = PushedFrames(crop=(0, 0.25, 0.5, 1))
     taken = frames.frames()
     assert next(taken) is None and frames.state.status == "silent"
-    frames.put(np.zeros((1, 1, 3), np.uint8), START)  # nothing is left of it
+    frames.put(np.zeros((1, 1, 3), np.uint8), START)  # nothing is left of it after the crop
     frames.put(picture(0), START)
     assert next(taken).captured == START and frames.state.status == "live"
     frames.put(picture(0), None)
@@ -312,38 +312,38 @@ def test_pushed_frames_have_the_time_that_they_come_with_or_at():
     assert list(taken) == []
 
 
-def clock_of():
+def make_clock():
     kind = SimpleNamespace(name="rtsp", flags=0)
     container = SimpleNamespace(format=kind, start_time_realtime=None)
     return sources._CaptureClock(container, "rtsp://camera", live=True)
 
 
-def report(pts_s, moment):
-    beside = Mock(return_value=struct.pack("=q8x", int(moment * 1e6)))
-    return SimpleNamespace(pts=pts_s, time_base=1, has_sidedata=beside, get_sidedata=beside)
+def report(pts_s, moment):  # a packet with a sender report: the Unix time of its frame
+    side_data = Mock(return_value=struct.pack("=q8x", int(moment * 1e6)))
+    return SimpleNamespace(pts=pts_s, time_base=1, has_sidedata=side_data, get_sidedata=side_data)
 
 
-def test_capture_times_follow_slow_clocks_of_cameras_and_one_here_that_is_set(monkeypatch):
-    clock, now, set_s = clock_of(), START, 0
+def test_capture_times_follow_slow_camera_clocks_and_a_host_clock_that_is_set(monkeypatch):
+    clock, now, set_s = make_clock(), START, 0
     monkeypatch.setattr(time, "time", lambda: now + set_s)
     monkeypatch.setattr(time, "monotonic", lambda: now)
     behind = []
-    for number in range(5 * 3600 * 12):  # half a day of 5 frames a second, late by up to 0.1 s
+    for number in range(5 * 3600 * 12):  # 12 hours at 5 frames a second; delays up to 0.1 s
         now = START + number / 5 + 0.05 * (number % 3)
         set_s = 600 if 3600 < number < 7200 else 0  # forward, and back
         behind.append(time.time() - clock.of(SimpleNamespace(time=number / 5 * (1 - 1e-4)))[0])
     assert max(behind) < 0.2 and min(behind) >= 0 and clock.source == "arrival"
-    now += 60  # The camera stood still; its own clock, too.
+    now += 60  # The camera stopped for a minute, and so did its clock.
     assert now - clock.of(SimpleNamespace(time=number / 5 * (1 - 1e-4)))[0] <= 8
 
 
 @pytest.mark.parametrize("ahead_s", [0, 3600, -3600])
-def test_a_camera_that_sends_local_time_as_utc_is_not_believed(ahead_s):
-    clock, began = clock_of(), time.time() - 0.3 + ahead_s
+def test_the_clock_of_a_camera_that_sends_local_time_as_utc_is_ignored(ahead_s):
+    clock, began = make_clock(), time.time() - 0.3 + ahead_s
     clock.hear(report(0, began))
     clock.of(SimpleNamespace(time=0.0))
     assert clock.source == ("arrival" if ahead_s else "rtcp")
-    clock.hear(report(9_000, now := time.time()))  # By its frames' clock, which drifts.
+    clock.hear(report(9_000, now := time.time()))  # corrects the frames' drift
     assert clock.of(SimpleNamespace(time=9_000.0))[0] == pytest.approx(now, abs=1e-3)
 
 
@@ -355,14 +355,14 @@ def scene(rng, x=None):
     return np.clip(image + rng.normal(0, 4, image.shape), 0, 255).astype(np.uint8)
 
 
-def test_motion_of_a_far_plate_is_seen_and_noise_is_not():
+def test_the_motion_of_a_far_plate_is_detected_and_noise_is_not():
     rng, gate, read = np.random.default_rng(3), MotionGate(), []
     for number in range(20):
         read.append(gate.moved(Frame(scene(rng), START + number / 25, "arrival", 0)))
     assert read == [True] + 19 * [False]
-    for number in range(1, 6):  # five pixels a frame: as slow as one walks
+    for number in range(1, 6):  # five pixels a frame: walking pace
         frame = Frame(scene(rng, 800 + 5 * number), START + (20 + number) / 25, "arrival", 0)
         read.append(gate.moved(frame))
     assert read[20] and sum(read[20:]) >= 2
-    # However still it is, a frame a second is read.
+    # Without motion a frame is still read every second.
     assert gate.moved(Frame(scene(rng), START + 30, "arrival", 0))

@@ -1,4 +1,4 @@
-"""The outbox in SQL, on SQLite and on a real PostgreSQL."""
+"""The store of events and deliveries, and its outbox, on SQLite and on a real PostgreSQL."""
 
 import json
 import os
@@ -26,18 +26,18 @@ POSTGRES = Path("/usr/lib/postgresql/15/bin")
 
 
 class Postgres:
-    """A server of our own."""
+    """A PostgreSQL server that the tests start and stop."""
 
     def __init__(self, folder):
         self.port = free_port()
         self.data = Path(folder, "data")
         self.account = {}
-        if os.geteuid() == 0:  # It refuses to run as root.
+        if os.geteuid() == 0:  # PostgreSQL refuses to run as root.
             self.account = {"user": "postgres", "group": "postgres", "extra_groups": []}
             shutil.chown(folder, "postgres")
-        # As where LANG is C: it takes any bytes, but clients must not send other than ASCII.
-        how = "-A", "trust", "-U", "plates", "--no-sync", "-E", "SQL_ASCII", "--locale=C"
-        self("initdb", "-D", self.data, *how)
+        # As with LANG=C: the server takes any bytes, but clients must send nothing but ASCII.
+        options = "-A", "trust", "-U", "plates", "--no-sync", "-E", "SQL_ASCII", "--locale=C"
+        self("initdb", "-D", self.data, *options)
         self.start()
 
     def __call__(self, program, *words):
@@ -53,7 +53,7 @@ class Postgres:
         self("pg_ctl", "-D", self.data, "-w", "-m", "immediate", "stop")
 
     def new_database(self):
-        """Its URL."""
+        """Create a database; returns its URL."""
         name = f"db{time.time_ns()}"
         self("createdb", "-h", "127.0.0.1", "-p", self.port, "-U", "plates", name)
         return f"postgresql://plates@127.0.0.1:{self.port}/{name}"
@@ -95,7 +95,7 @@ def test_an_event_is_written_once_and_a_pass_ends_once(open_store):
     assert len(store.due("b", 0)) == 1
 
 
-def test_a_database_of_an_earlier_version_gets_new_indexes_and_a_new_one_its_tables(open_store):
+def test_a_store_adds_missing_indexes_and_missing_tables(open_store):
     store = open_store()
     store.add(a_pass(1), None, [])
     with store._engine.begin() as connection:
@@ -110,7 +110,7 @@ def test_a_database_of_an_earlier_version_gets_new_indexes_and_a_new_one_its_tab
     assert store.add(a_pass(4), None, []) and len(search(reader)) == 1
 
 
-def test_search_by_text(open_store):
+def test_search_finds_texts_by_part_and_by_wildcards(open_store):
     store = open_store()
     for number, plate in ((1, "X556XM750"), (2, "X1A50"), (3, "AB123")):
         store.add(a_pass(number, text=plate), None, [])
@@ -119,7 +119,7 @@ def test_search_by_text(open_store):
         assert [seq for seq, _ in search(store, text=text)] == expected, text
 
 
-def test_search_by_camera_and_time_shows_each_pass_as_it_stands(open_store):
+def test_search_by_camera_and_time_returns_the_last_revision_of_each_pass(open_store):
     store = open_store()
     for revision in (1, 2):
         store.add(a_pass(1, "updated", revision), None, [])
@@ -135,7 +135,7 @@ def test_search_by_camera_and_time_shows_each_pass_as_it_stands(open_store):
     assert not store.running("gate-2")
 
 
-def test_failures_are_tried_again_for_a_day(open_store):
+def test_failed_deliveries_are_retried_for_a_day(open_store):
     store = open_store()
     store.add(a_pass(), None, ["a", "b"])
     begin = now = time.time()
@@ -147,7 +147,7 @@ def test_failures_are_tried_again_for_a_day(open_store):
     assert store.due("b", begin)
 
 
-def test_what_waits_goes_as_soon_as_its_target_is_back(open_store):
+def test_waiting_deliveries_are_due_as_soon_as_their_target_is_back(open_store):
     store, now = open_store(), time.time()
     for number in (1, 2, 3):
         store.add(a_pass(number), None, ["a", "b"])
@@ -155,7 +155,7 @@ def test_what_waits_goes_as_soon_as_its_target_is_back(open_store):
         for delivery in store.due(target, now):
             store.failed(delivery, now)
     first, *others = store.due("a", now + 3)
-    for attempt in range(100):  # This one is refused for its own sake.
+    for attempt in range(100):  # The target refuses this event only.
         store.failed(others[0]._replace(attempts=attempt), now)
     assert not store.due("a", now)
     store.delivered(first)
@@ -163,7 +163,7 @@ def test_what_waits_goes_as_soon_as_its_target_is_back(open_store):
     assert not store.due("b", now)
 
 
-def test_a_clock_that_jumps_back_delays_nothing(open_store):
+def test_a_clock_that_jumps_back_delays_no_delivery(open_store):
     store = open_store()
     store.add(a_pass(), None, ["a"])
     in_2040, today = 2.2e9, 1.77e9
@@ -172,7 +172,7 @@ def test_a_clock_that_jumps_back_delays_nothing(open_store):
     assert store.due("a", today)
 
 
-def test_what_is_not_kept_goes_after_its_delivery(open_store, monkeypatch):
+def test_passes_that_are_not_kept_are_deleted_after_their_delivery(open_store, monkeypatch):
     store = open_store(texts=False, pictures=False)
     store.add(a_pass(1, "updated"), None, [])
     store.add(a_pass(1, "ended", 2), b"jpeg", ["a", "gone"])
@@ -185,26 +185,26 @@ def test_what_is_not_kept_goes_after_its_delivery(open_store, monkeypatch):
     assert not store.due("gone", now)
     store.delivered(store.due("a", now)[0])
     store.purge(now + 5, ["a"])
-    assert kinds(search(store)) == ["updated", "ended"], "it may be watched live still"
+    assert kinds(search(store)) == ["updated", "ended"], "a live listener may still need it"
     store.purge(now + 61, ["a"])
     store.purge(now + 61, ["a"])
-    # The running pass stays, so that it can be ended after a crash.
+    # The running pass is kept, so that it can end after a crash.
     assert store.running() == [a_pass(2, "updated")]
     assert kinds(search(store)) == ["updated"]
     store = open_store(days=30)
     store.purge(now + 29.9 * 86_400, [])
     assert search(store)
     store.add(a_pass(5), None, [])
-    monkeypatch.setattr("plates.cameras.store._PURGED_AT_ONCE", 1)  # others need the database, too
+    monkeypatch.setattr("plates.cameras.store._PURGED_AT_ONCE", 1)  # so that others can write
     last = store.last_seq()
     for left in (1, 0):
         store.purge(now + 30.1 * 86_400, [])
         assert len(search(store)) == left
-    store.add(a_pass(3), None, [])  # Clients go on after the last that they saw.
+    store.add(a_pass(3), None, [])  # Numbers aren't reused: clients resume at the last.
     assert store.last_seq() > last
 
 
-def test_a_pass_whose_end_is_deleted_does_not_run_again(open_store):
+def test_a_pass_whose_end_was_deleted_is_not_running_again(open_store):
     store = open_store(texts=False)
     store.add(a_pass(1, "updated"), None, ["a"])
     store.add(a_pass(1, "ended", 2), None, [])
@@ -212,17 +212,17 @@ def test_a_pass_whose_end_is_deleted_does_not_run_again(open_store):
     assert not store.running()
 
 
-def test_several_open_a_new_database_at_once_and_lose_nothing(open_store):
-    meet = Barrier(4)
+def test_several_stores_open_a_new_database_at_once_and_lose_nothing(open_store):
+    barrier = Barrier(4)
 
     def write(store):
-        meet.wait()
+        barrier.wait()
         return [store.add(a_pass(number), None, ["a"]) for number in range(20)]
 
     with ThreadPoolExecutor(4) as pool:
         written = pool.map(write, [open_store() for _ in range(4)])
         assert [sum(each) for each in zip(*written, strict=True)] == 20 * [1]
-        # One after the other: no lower number appears after a higher one was read.
+        # Writes wait for each other: no lower number appears after a higher one was read.
         one, other = open_store(), open_store()
         assert one.last_seq() == other.last_seq()
         with one._transaction(write=True):
@@ -242,7 +242,7 @@ def test_events_wait_while_the_database_is_away(postgres, caplog):
     try:
         with pytest.raises(StoreUnavailable):
             search(store)
-        outbox.put(lambda: 1 / 0)  # What can't be written holds nothing that comes after.
+        outbox.put(lambda: 1 / 0)  # This unwritable event doesn't delay the ones after it.
         for number in range(2, 6):
             outbox.put(partial(store.add, a_pass(number), None, ["a"]))
         assert not outbox.close(timeout_s=0.1)

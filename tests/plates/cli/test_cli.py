@@ -1,4 +1,4 @@
-"""The `plates` command itself, its refusals, and `plates train`."""
+"""The `plates` command: version, wrong arguments, missing packages, output, `plates train`."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from plates.benchmarks import service as services
 from plates.cli import main
 
 
-def test_the_version_names_package_and_weights(run):
+def test_the_version_is_that_of_the_package_and_the_weights(run):
     done = run("--version")
     assert done.returncode == 0
     assert re.fullmatch(r"plates \d+\.\d+\.\d+\nweights sha256:\w{64}\n", done.stdout)
@@ -38,7 +38,7 @@ def test_the_version_names_package_and_weights(run):
         ("bulk '' --jsn --out=", "plates bulk: error: unrecognized or empty: --jsn '' '--out='"),
     ],
 )
-def test_arguments_that_make_no_sense(words, text, run):
+def test_invalid_arguments_are_refused_by_the_parser(words, text, run):
     done = run(*shlex.split(words))
     assert done.returncode == 2 and text in done.stderr
 
@@ -47,7 +47,7 @@ def test_arguments_that_make_no_sense(words, text, run):
     ("words", "package"),
     [("compare a.json b.json", "scipy.stats"), ("bulk photos --out archive", "ray.data")],
 )
-def test_a_missing_package_is_named(words, package, run, monkeypatch):
+def test_an_error_names_a_missing_package_and_how_to_install_it(words, package, run, monkeypatch):
     monkeypatch.delitem(sys.modules, "plate_models.training.evaluation.comparison", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
     command, *options = words.split()
@@ -58,24 +58,24 @@ def test_a_missing_package_is_named(words, package, run, monkeypatch):
 
 @pytest.fixture
 def trained(monkeypatch):
-    """The configurations of the trainings that were begun; nothing is trained."""
-    begun = []
+    """The configurations of trainings that were started; nothing is trained."""
+    started = []
 
     def train(config: RecognizerTraining):
-        begun.append(config)
+        started.append(config)
 
     monkeypatch.setattr(recognizer, "train", train)
-    return begun
+    return started
 
 
-def test_training_options_are_the_fields_of_the_experiment(trained, run, tmp_path):
+def test_training_options_are_the_fields_of_its_configuration(trained, run, tmp_path):
     shown = " ".join(run("train", "recognizer", "--help").stdout.split())
     assert "--batch-size N crops per optimizer step (default: 64)" in shown
     words = ["--minutes", 0.5, "--batch-size", 8, "--folder", tmp_path / "run", "--release"]
     assert run("train", "recognizer", *words, tmp_path / "new" / "release").returncode == 0
     folders = {"folder": tmp_path / "run", "release": tmp_path / "new" / "release"}
     assert trained == [RecognizerTraining(minutes=0.5, batch_size=8, **folders)]
-    # Made before the training, not after hours.
+    # The folders are created before the training, so that errors don't show after hours.
     assert all(folder.is_dir() for folder in folders.values())
     (tmp_path / "file").write_text("")
     done = run("train", "recognizer", *words, tmp_path / "file")
@@ -113,7 +113,7 @@ def test_training_options_are_the_fields_of_the_experiment(trained, run, tmp_pat
         ("bench serve --photo /nowhere/a.jpg", "/nowhere/a.jpg: No such file"),
     ],
 )
-def test_senseless_words_are_refused_in_one_line(words, text, trained, run, tmp_path, monkeypatch):
+def test_invalid_values_are_refused_in_one_line(words, text, trained, run, tmp_path, monkeypatch):
     monkeypatch.delenv("PLATES_DATA", raising=False)
     monkeypatch.setattr(services, "_PATIENCE_S", 0.2)
     monkeypatch.chdir(tmp_path)
@@ -125,7 +125,7 @@ def test_senseless_words_are_refused_in_one_line(words, text, trained, run, tmp_
     assert done.stdout == "" and not trained
 
 
-def test_a_full_disk_or_one_that_nobody_may_write_to_is_one_line():
+def test_a_full_or_unwritable_disk_is_an_error_of_one_line():
     with Path("/dev/full").open("w") as full:
         command = [*PLATES, "config", "table"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
@@ -134,7 +134,7 @@ def test_a_full_disk_or_one_that_nobody_may_write_to_is_one_line():
     assert done.stderr == f"plates watch: /proc/{SCENE.stem}.mp4: No such file or directory\n"
 
 
-def test_a_closed_output_or_one_that_lacks_characters_is_no_error():
+def test_a_closed_output_and_one_without_some_characters_are_no_errors():
     for words in ("table >&-", "table | head -c0", "table", "check none 2>&-"):
         script = f'set -o pipefail; PYTHONIOENCODING=ascii "$0" "$@" config {words}'
         done = subprocess.run(["bash", "-c", script, *PLATES], capture_output=True, text=True)
@@ -142,14 +142,14 @@ def test_a_closed_output_or_one_that_lacks_characters_is_no_error():
         assert "No such" not in done.stdout
 
 
-def test_export_has_nothing_to_do_only_where_nothing_changed(monkeypatch, capsys):
+def test_export_runs_unless_its_artifacts_are_current(monkeypatch, capsys):
     monkeypatch.setattr(export, "export", lambda *_: [Path("made")])
     for current, said in ((True, "up to date"), (False, "made")):
         monkeypatch.setattr(nets, "is_current", lambda *_, current=current: current)
         assert main.main(["export"]) == 0 and said in capsys.readouterr().out
 
 
-def test_clips_are_watched_where_stdout_takes_ascii_alone(tmp_path):
+def test_clips_are_watched_though_stdout_takes_only_ascii(tmp_path):
     clip = (ROOT / "tests" / "clips" / "crossing.mp4").read_bytes()
     names = [tmp_path / name for name in ("a.mp4", "b/a.mp4", "a-2.mp4", "Höhe.mp4")]
     write_files(tmp_path, dict.fromkeys(names, clip))

@@ -1,4 +1,4 @@
-"""Invalid settings are refused by name before anything is started."""
+"""`plates config`: invalid settings are named before anything is started; the documents' table."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from plates.cli.config import SETTINGS, settings_table
 
 @pytest.fixture
 def check(run, tmp_path):
-    """What `plates config check` reports of a file with a given text."""
+    """A function that returns the problems `plates config check` finds in a text."""
 
     def check(text):
         file = tmp_path / "settings.env"
@@ -42,12 +42,12 @@ def check(run, tmp_path):
         (os.fsdecode(b"\xff\xfe\x00"), "line 1: expected NAME=value"),  # an image
     ],
 )
-def test_what_makes_no_sense_is_named(line, reason, check):
+def test_an_invalid_setting_is_named_with_the_reason(line, reason, check):
     (problem,) = check(f"{line}\n")
     assert problem.startswith(reason) and ("meant" in reason) == ("meant" in problem)
 
 
-def test_everything_that_is_wrong_is_named_at_once_and_no_secret(check):
+def test_all_problems_are_named_at_once_without_secrets(check):
     wrong = "PLATES_PORT=-1\nFOO=2\nPLATES_X=1\nPLATES_HOST=\nPLATES_TOKENS=hidden one\n"
     problems = check(wrong + "PLATES_TRITON_TOKEN=a b\n")
     names = sorted(problem.partition(":")[0] for problem in problems)
@@ -56,7 +56,7 @@ def test_everything_that_is_wrong_is_named_at_once_and_no_secret(check):
 
 
 GOOD = """\
-# What compose reads.
+# A file that compose reads.
 PLATES_PORT=9000  # a comment
 export PLATES_LOG_FORMAT="json"
 PLATES_CORS_ORIGINS='https://a.example, https://b.example'
@@ -71,14 +71,14 @@ plates_concurrency=2
 """
 
 
-def test_files_that_compose_reads(check, monkeypatch):
-    # This process's own settings don't count for the file.
+def test_files_that_compose_accepts_are_accepted(check, monkeypatch):
+    # The settings of this process must not count as the file's.
     monkeypatch.setenv("PLATES_CONCURRENCY", "nonsense")
     assert not check(GOOD)
     assert check("PLATES_NOT=\n")
 
 
-def test_without_a_file_the_environment_and_that_of_compose_are_checked(run, tmp_path, monkeypatch):
+def test_without_a_file_the_environment_and_composes_file_are_checked(run, tmp_path, monkeypatch):
     for name in [name for name in os.environ if name.startswith("PLATES_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
@@ -97,17 +97,17 @@ def test_without_a_file_the_environment_and_that_of_compose_are_checked(run, tmp
     assert ".env: PLATES_PORT" in done.stderr
 
 
-def test_the_example_makes_sense_with_every_line_in_it(run, check):
+def test_the_example_is_valid_with_every_line_uncommented(run, check):
     example = (ROOT / ".env.example").read_text(encoding="utf-8")
     assert run("config", "check", ROOT / ".env.example").returncode == 0
     settings = re.sub(r"^#(?=PLATES_[A-Z_]+=)", "", example, flags=re.MULTILINE)
     assert settings != example and not check(settings)
 
 
-def test_the_documents_have_every_setting_as_it_is():
+def test_the_documents_have_every_setting_with_its_default():
     table = settings_table()
     assert {row.split("`")[1] for row in table.splitlines()[2:]} == SETTINGS
     assert "| `PLATES_PORT` | Port to listen on; 0 chooses a free port. | `8080` |" in table
     page = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
     assert table in page, "paste what `.venv/bin/plates config table` prints"
-    assert str(ROOT) not in table, "where this was made"
+    assert str(ROOT) not in table, "a path of this machine"

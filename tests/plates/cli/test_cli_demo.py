@@ -1,4 +1,4 @@
-"""`plates demo`: its service, its photos, its verdict."""
+"""`plates demo`: its service, its photos, its verdict and errors."""
 
 import os
 import re
@@ -23,10 +23,10 @@ def test_demo_reads_the_samples(tmp_path):
     done = plates("demo", "--output", str(tmp_path), PLATES_MODEL_REPOSITORY=str(REPOSITORY))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "\n13 of 13 plates of the samples read\n" in done.stdout
-    # The clip's car, in the plate's own letters.
+    # The car of the clip, in its native letters.
     assert "Е333СТ61" in done.stdout.splitlines()[-1]
     assert len(list(tmp_path.glob("*.jpg"))) == len(list(SAMPLES.glob("*.jpg"))) > 7
-    # The table has unshortened names; there are no log lines and no box without a plate.
+    # The table has whole file names, no log lines, and only boxes of labelled plates.
     assert done.stderr == ""
     table = done.stdout.split("\n\n")[1].splitlines()
     rows = [re.fullmatch(r"(\S+) +\S+ +\S+ +[\d.]+ +[\d.]+", row) for row in table[1:]]
@@ -41,9 +41,9 @@ def test_demo_fails_if_a_plate_is_not_read(gateway_url, run, tmp_path, monkeypat
     monkeypatch.setattr(demo, "_service", lambda _: httpx.Client(base_url=gateway_url, timeout=60))
     files = dict.fromkeys(("scene.jpg", "sub/scene.jpg"), SCENE.read_bytes())
     write_files(tmp_path, files | {"broken.jpg": BAD["truncated jpeg"][0]})
-    # A plates.csv is about the photos of its own folder.
+    # The table's rows are for photos in its own folder only, not in "sub".
     rows = f"photo,text\nscene.jpg,{SCENE_TEXT}\nscene.jpg,{SCENE_TEXT}\n"
-    (tmp_path / "plates.csv").write_text(rows, "utf-8-sig")  # Excel's encoding
+    (tmp_path / "plates.csv").write_text(rows, "utf-8-sig")  # as Excel saves it
     done = run("demo", tmp_path, "--output", tmp_path / "out")
     assert done.returncode == 1
     assert "1 of 2 plates of the samples read" in done.stdout
@@ -61,7 +61,7 @@ def test_demo_fails_if_a_plate_is_not_read(gateway_url, run, tmp_path, monkeypat
         ("photos/scene.jpg", None, "link", "scene.jpg is one of the photos"),
     ],
 )
-def test_photos_and_output_are_checked_first(
+def test_photos_and_output_are_checked_before_the_service_starts(
     photo, table, output, reason, run, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(demo, "_service", lambda _: pytest.fail("started"))
@@ -76,7 +76,7 @@ def test_photos_and_output_are_checked_first(
 
 
 def test_a_killed_demo_takes_its_service_with_it(tmp_path):
-    """The service listens but never becomes ready; the current folder has another package `api`."""
+    """The service listens but is never ready; the folder has another project's `api`."""
     write_files(tmp_path, {"api/__init__.py": b"raise ImportError('not ours')"})
     command = [*PLATES, "demo", str(SCENE)]
     options = {"cwd": tmp_path, "env": os.environ | {"PLATES_TRITON_URL": "127.0.0.1:1"}}
@@ -91,8 +91,8 @@ def test_a_killed_demo_takes_its_service_with_it(tmp_path):
             process.kill()
 
 
-def test_demo_names_the_photos_without_an_answer(run, tmp_path, monkeypatch):
-    """A service listens but does not answer; then it ends before it is ready."""
+def test_demo_reports_a_silent_service_and_one_that_ends(run, tmp_path, monkeypatch):
+    """First a service listens but never answers, then one ends before it is ready."""
     words = ("demo", SCENE, "--output", tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""`plates eval` and `plates compare` as users run them."""
+"""The commands `plates eval` and `plates compare`."""
 
 import json
 
@@ -11,7 +11,7 @@ from plate_models import release
 HEAD = dict.fromkeys(("weights", "engine", "device", "date"), "")
 
 
-def test_eval_scores_and_keeps(run, tmp_path):
+def test_eval_prints_scores_and_writes_a_report_to_compare(run, tmp_path):
     scenes = "green_car.jpg", "two_at_night.jpg"
     data = labelled_set(tmp_path / "set", *scenes, texts={"X556XM750": "X556XM75"})
     kept = tmp_path / "kept.json"
@@ -32,7 +32,7 @@ def test_eval_scores_and_keeps(run, tmp_path):
     assert "ru_photos: read right, end to end" in done.stdout
 
 
-def test_eval_runs_the_parts_that_are_asked_for(run, tmp_path):
+def test_eval_scores_only_the_requested_data_sets(run, tmp_path):
     labelled_set(tmp_path / "world_photos", "green_car.jpg", "portrait.jpg", "blue_car.jpg")
     kept = tmp_path / "kept.json"
     done = run("eval", "--data", tmp_path, "--world", "--json", kept)
@@ -49,7 +49,7 @@ def test_eval_runs_the_parts_that_are_asked_for(run, tmp_path):
         ("image,x0,y0,x1,y1\ntorn.jpg,0,0,9,9\n", 2, "images/torn.jpg: The JPEG"),
     ],
 )
-def test_eval_names_the_file_that_is_broken(table, status, reason, run, tmp_path):
+def test_eval_names_a_broken_file(table, status, reason, run, tmp_path):
     torn = {"images/torn.jpg": BAD["truncated jpeg"][0]}
     data = write_files(tmp_path / "no\nwhere", torn)
     if table is not None:
@@ -59,7 +59,7 @@ def test_eval_names_the_file_that_is_broken(table, status, reason, run, tmp_path
     assert done.stderr.startswith(f"plates eval: {tmp_path}/no\\nwhere/{reason}")
 
 
-def test_compare_refuses_what_is_no_report(run, tmp_path):
+def test_compare_refuses_files_that_are_no_reports(run, tmp_path):
     path = tmp_path / "a.json"
     broken = ({}, [], HEAD, {**HEAD, "rows": 1}, {**HEAD, "rows": {"a": {"plates": [{}]}}})
     for content in (None, b"", b"\xff", *(json.dumps(one).encode() for one in broken)):

@@ -1,4 +1,4 @@
-"""`plates health`: its requests and its results."""
+"""`plates health`: the answers it accepts, and the certificates it trusts."""
 
 from small_server import Reply, small_server
 from support import make_certificate
@@ -8,7 +8,7 @@ def answer(path):
     return Reply(b"no photo is read", int(path.strip("/")))
 
 
-def test_a_service_is_well_if_it_answers_200_and_its_supervisor_is_ready(run, tmp_path):
+def test_a_service_is_healthy_if_it_answers_200_and_its_supervisor_is_ready(run, tmp_path):
     file = tmp_path / "status.json"
     with small_server(answer) as server:
         for words, status in {"200": 0, "503": 1, "429": 1, "429 --or-busy": 0}.items():
@@ -24,7 +24,7 @@ def test_a_service_is_well_if_it_answers_200_and_its_supervisor_is_ready(run, tm
             assert done.returncode == bool(reason) and reason in done.stderr
 
 
-def test_a_certificate_must_be_trusted(run, tmp_path):
+def test_an_untrusted_certificate_is_refused(run, tmp_path):
     certificate, key = make_certificate(tmp_path, "DNS:localhost,IP:127.0.0.1")
     with small_server(answer) as server:
         server.speak_tls(certificate, key)

@@ -1,4 +1,4 @@
-"""`plates read`: the meaning of its arguments, and photos and videos read in this process."""
+"""`plates read`: its arguments, the photos and videos it reads, its outputs."""
 
 import csv
 import io
@@ -45,12 +45,12 @@ def run_stub(run, monkeypatch):
     [
         (["."], ["[1].jpg", "a.PNG", "b.jpg", "clip.MP4", "sub/b.jpg", "sub/c.webp"], []),
         (["b.jpg", "*b.jpg", "**/*b.jpg"], ["b.jpg", "sub/b.jpg"], []),
-        # A file whose name looks like a pattern.
+        # "[1].jpg" would be a pattern if there were no such file.
         (["[1].jpg", "notes.txt", "gone.jpg"], ["[1].jpg", "notes.txt", "gone.jpg"], []),
         (["empty", "*.tiff"], [], ["empty", "*.tiff"]),
     ],
 )
-def test_files_folders_and_patterns(given, found, failures, tmp_path):
+def test_arguments_are_files_folders_or_patterns(given, found, failures, tmp_path):
     names = ("b.jpg", "a.PNG", "sub/c.webp", "sub/b.jpg", "notes.txt", "clip.MP4", ".hidden.jpg")
     write_files(tmp_path, dict.fromkeys((*names, "[1].jpg"), b""))
     (tmp_path / "empty").mkdir()
@@ -60,7 +60,7 @@ def test_files_folders_and_patterns(given, found, failures, tmp_path):
     assert inputs.skipped == []
 
 
-def test_a_path_that_may_not_be_looked_at_stops_no_other(tmp_path, run_stub, monkeypatch):
+def test_a_forbidden_folder_does_not_stop_the_other_files(tmp_path, run_stub, monkeypatch):
     write_files(tmp_path, {"a.jpg": JPEG, "private/b.jpg": JPEG})
     forbid(monkeypatch, "stat", "private")
     names = [str(tmp_path / name) for name in ("a.jpg", "private/b.jpg")]
@@ -117,7 +117,7 @@ def test_outputs_replace_only_earlier_outputs(tmp_path, run_stub):
 
 
 def make_terminal(monkeypatch):
-    """Make stderr a terminal; returns the object that collects its output."""
+    """Make stderr a terminal; returns a buffer with its output."""
     terminal = io.StringIO()
     terminal.isatty = lambda: True
     monkeypatch.setattr("sys.stderr", terminal)
@@ -125,7 +125,7 @@ def make_terminal(monkeypatch):
 
 
 def write_video(path, fps, numbers):
-    """Write frames with these numbers as their times and shades."""
+    """Write a video; each frame's number is its time stamp and its shade of grey."""
     with av.open(str(path), "w") as file:
         stream = file.add_stream("mjpeg", fps, width=64, height=48, pix_fmt="yuvj420p")
         for number in numbers:
@@ -138,10 +138,10 @@ def write_video(path, fps, numbers):
 def test_frames_of_videos_are_named_and_counted(run_stub, tmp_path, monkeypatch):
     video = tmp_path / "clip.avi"
     write_video(video, 10, range(20))
-    named = video.rename(video.with_name("clip"))  # a video without a suffix
+    named = video.rename(video.with_name("clip"))  # a video by its content
     words = ("read", named, SCENE, "--json", "--annotate", tmp_path / "out")
     done = run_stub(*words, "--crops", tmp_path / "out")
-    assert done.returncode == 0 and done.stderr == ""  # not a terminal
+    assert done.returncode == 0 and done.stderr == ""  # no progress bar without a terminal
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     times = [(line.get("frame"), line.get("time_s")) for line in lines]
     assert times == [(0, 0.0), (5, 0.5), (10, 1.0), (15, 1.5), (None, None)]
@@ -153,8 +153,8 @@ def test_frames_of_videos_are_named_and_counted(run_stub, tmp_path, monkeypatch)
     assert "21/21" in terminal.getvalue()
 
 
-def test_times_of_a_video_are_its_own_and_what_is_broken_in_it_is_named(run_stub, tmp_path):
-    """Also for names that are not UTF-8."""
+def test_frame_times_are_those_of_the_video_and_damage_is_reported(run_stub, tmp_path):
+    """The files' names are not UTF-8."""
     whole, cut = (str(tmp_path / os.fsdecode(b"\xff" + end)) for end in (b".mkv", b".avi"))
     for path in (whole, cut):
         write_video(path, 30, (0, 1, 2, 60, 61, 90))
@@ -165,7 +165,7 @@ def test_times_of_a_video_are_its_own_and_what_is_broken_in_it_is_named(run_stub
     assert done.returncode == 1 and "damaged: " in done.stderr and done.stdout
 
 
-def test_a_pipe_is_a_photo(run_stub):
+def test_a_photo_is_read_from_a_pipe(run_stub):
     output, into = os.pipe()
     os.write(into, JPEG)
     os.close(into)
@@ -175,7 +175,7 @@ def test_a_pipe_is_a_photo(run_stub):
 ODD = "a\x1b[31m,\r\n\x9bb\u202e.jpg"
 
 
-def test_names_of_files_can_not_write_to_the_terminal(tmp_path, run_stub, monkeypatch):
+def test_control_characters_in_file_names_are_escaped(tmp_path, run_stub, monkeypatch):
     write_files(tmp_path, {ODD: JPEG, f"x{ODD}": b"?", f"{ODD}.bin": b"?"})
     terminal = make_terminal(monkeypatch)
     table = run_stub("read", tmp_path, *[tmp_path / f"{n}.jpg" for n in range(5)]).stdout
@@ -191,12 +191,12 @@ def test_names_of_files_can_not_write_to_the_terminal(tmp_path, run_stub, monkey
 
 
 @pytest.mark.parametrize("name", [ODD, "a\rb.jpg", os.fsdecode(b"\xff.jpg"), "ö🚗.jpg"])
-def test_json_and_csv_keep_names(name, tmp_path, run_stub):
+def test_json_and_csv_keep_file_names_unchanged(name, tmp_path, run_stub):
     sys.stdout.reconfigure(encoding="ascii")
     photo = write_files(tmp_path, {name: JPEG}) / name
     line = json.loads(run_stub("read", photo, "--json").stdout)
     assert line["file"] == str(photo) and line["plates"][0]["text"] == "A001AA77"
-    if "\udcff" in name:  # CSV must be text
+    if "\udcff" in name:  # CSV must be valid text
         assert "\\udcff.jpg" in run_stub("read", tmp_path).stdout
     else:
         (row,) = csv.DictReader(io.StringIO(run_stub("read", photo, "--csv").stdout, newline=""))
@@ -214,7 +214,7 @@ def test_read_writes_a_table_annotated_pictures_and_straightened_plates(tmp_path
     assert 3.5 < crop.shape[1] / crop.shape[0] < 6  # a plate is 520 mm by 112 mm
 
 
-def test_what_runs_follows_from_weights_and_device(run_stub, tmp_path):
+def test_weights_and_device_determine_the_engine(run_stub, tmp_path):
     for options, model in {
         (): ("served", "cpu"),
         ("--weights", release.WEIGHTS_DIR): ("served", "cpu"),
@@ -222,7 +222,7 @@ def test_what_runs_follows_from_weights_and_device(run_stub, tmp_path):
         ("--weights", tmp_path, "--engine", "served"): ("served", "cpu"),
         ("--engine", "torch"): ("torch", "cpu"),
         ("--device", "cuda:0"): ("torch", "cuda:0"),
-        # A contradiction, which load_nets must refuse and this function must not resolve.
+        # A contradiction is passed on: load_nets must refuse it.
         ("--device", "cuda:0", "--engine", "served"): ("served", "cuda:0"),
     }.items():
         line = json.loads(run_stub("read", SCENE, "--json", *options).stdout)
@@ -230,7 +230,7 @@ def test_what_runs_follows_from_weights_and_device(run_stub, tmp_path):
         assert (line["model"]["engine"], line["model"]["device"]) == model
 
 
-def test_other_weights_are_exported_elsewhere_than_what_triton_serves(run, tmp_path, monkeypatch):
+def test_other_weights_are_not_exported_to_tritons_model_repository(run, tmp_path, monkeypatch):
     def export_nothing(source, repository, *_):
         assert source == others and not list(repository.rglob("model.onnx"))
         assert release.REPOSITORY not in (repository, *repository.parents)

@@ -1,4 +1,4 @@
-"""`plates serve`: settings, address, signals, and parts that die."""
+"""`plates serve`: its settings and address, stop signals, and killed processes."""
 
 import fcntl
 import os
@@ -26,7 +26,7 @@ ANY_HOST = "0.0.0.0"  # noqa: S104
 
 @pytest.fixture
 def run_unsupervised(run, monkeypatch):
-    """`plates serve` with a Triton elsewhere; it ends before it starts the gateway."""
+    """Run `plates serve` with an external Triton; it ends instead of starting the gateway."""
     for name in ("start", "run", "stop"):
         monkeypatch.setattr(serve.Supervisor, name, lambda _: None)
     monkeypatch.setattr("api.observing.logs.configure", lambda _: None)
@@ -45,7 +45,7 @@ def test_host_and_port_come_from_options_and_settings(run_unsupervised, monkeypa
             assert f"can't listen on 127.0.0.1:{port}: Address already in use" in done.stderr
         # An option takes precedence over its variable.
         assert run_unsupervised("serve", "--port", 0).returncode == 0
-    empty = run_unsupervised("serve", "--host", "")  # It would mean every address.
+    empty = run_unsupervised("serve", "--host", "")  # An empty host would mean every address.
     assert "serve: error: unrecognized or empty: ''" in empty.stderr
 
 
@@ -53,14 +53,14 @@ def test_host_and_port_come_from_options_and_settings(run_unsupervised, monkeypa
     ("command", "variable", "value"),
     [("serve", "TOKENS_FILE", "/dev/null"), ("triton", "TRITON_HOST", "everywhere")],
 )
-def test_senseless_settings_are_refused(command, variable, value, run_unsupervised, monkeypatch):
+def test_invalid_settings_are_refused(command, variable, value, run_unsupervised, monkeypatch):
     monkeypatch.setenv(f"PLATES_{variable}", value)
     done = run_unsupervised(command)
     assert done.returncode == 1
     assert done.stderr.startswith(f"plates {command}: PLATES_{variable}: ")
 
 
-def test_a_stop_while_what_failed_is_stopped_hides_nothing(run_unsupervised, monkeypatch, tmp_path):
+def test_a_stop_signal_hides_no_earlier_error(run_unsupervised, monkeypatch, tmp_path):
     stopped = []
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.delenv("PLATES_TRITON_URL")
@@ -69,7 +69,7 @@ def test_a_stop_while_what_failed_is_stopped_hides_nothing(run_unsupervised, mon
     def stop(supervisor):
         [folder] = tmp_path.iterdir()
         assert triton.call_args.args[1] == folder
-        with pytest.raises(BlockingIOError):  # as systemd-tmpfiles does
+        with pytest.raises(BlockingIOError):  # locked against programs that clean /tmp
             fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
         signal.raise_signal(signal.SIGTERM)
         stopped.append(supervisor)
@@ -81,7 +81,7 @@ def test_a_stop_while_what_failed_is_stopped_hides_nothing(run_unsupervised, mon
     assert len(stopped) == 1
 
 
-def test_it_announces_its_address_and_that_all_may_use_it(run_unsupervised, monkeypatch, caplog):
+def test_the_address_and_a_lack_of_tokens_are_announced(run_unsupervised, monkeypatch, caplog):
     for host, tokens, warnings, url in (
         (ANY_HOST, "", 1, "http://0.0.0.0"),
         (ANY_HOST, "secret-of-the-gate", 0, "http://0.0.0.0"),
@@ -102,11 +102,11 @@ def test_the_first_stop_signal_raises_unless_nohup_ignores_it():
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         with pytest.raises(Stopped) as stopped, stop_signals_raise():
-            with pytest.raises(Stopped):  # lost, as in a fork's hook
+            with pytest.raises(Stopped):  # lost, like an exception in a hook of a fork
                 signal.raise_signal(signal.SIGTERM)
             try:
                 signal.raise_signal(number)
-            finally:  # A second signal must not interrupt the stop.
+            finally:  # A second signal does not interrupt the stop.
                 signal.raise_signal(signal.SIGINT)
         assert stopped.value.number == number
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -115,13 +115,13 @@ def test_the_first_stop_signal_raises_unless_nohup_ignores_it():
     signal.signal(signal.SIGHUP, before)
 
 
-def worker_of(pid):
-    """The gateway's process, the only child of a supervisor whose Triton is elsewhere."""
+def gateway_of(pid):
+    """The process id of the gateway, the only child of a supervisor with an external Triton."""
     (gateway,) = psutil.Process(pid).children()
     return gateway.pid
 
 
-def test_a_killed_worker_is_replaced_and_ctrl_c_ends_it_all(tmp_path):
+def test_a_killed_gateway_is_restarted_and_ctrl_c_stops_the_service(tmp_path):
     status_file, log = tmp_path / "status.json", tmp_path / "log"
     environment = {"PLATES_TRITON_URL": "127.0.0.1:1", "PLATES_STATUS_FILE": str(status_file)}
     environment["PLATES_CONCURENCY"] = "2"
@@ -130,16 +130,16 @@ def test_a_killed_worker_is_replaced_and_ctrl_c_ends_it_all(tmp_path):
         httpx.Client(base_url=url, timeout=60) as client,
     ):
         pid = process.pid
-        first = worker_of(pid)
+        first = gateway_of(pid)
         most_files = psutil.Process(pid).rlimit(psutil.RLIMIT_NOFILE)[1]
         psutil.Process(pid).rlimit(psutil.RLIMIT_NOFILE, (256, most_files))
         os.kill(first, signal.SIGKILL)
-        # No client is refused meanwhile: the socket stays open; connections wait in its backlog.
+        # Meanwhile no client is refused: the socket stays open, connections wait in its backlog.
         assert client.get("/healthz").status_code == 200
-        assert worker_of(pid) != first
-        assert psutil.Process(worker_of(pid)).rlimit(psutil.RLIMIT_NOFILE)[0] == most_files
-        # A terminal sends the signal to every foreground process, twice if the user is impatient.
-        # The client's open keep-alive connection must not delay the stop.
+        assert gateway_of(pid) != first
+        assert psutil.Process(gateway_of(pid)).rlimit(psutil.RLIMIT_NOFILE)[0] == most_files
+        # A terminal sends Ctrl-C to all foreground processes, and users may press it twice. The
+        # client's connection, which is kept alive, must not delay the stop.
         for _ in range(2):
             os.killpg(pid, signal.SIGINT)
             time.sleep(0.05)
@@ -151,8 +151,8 @@ def test_a_killed_worker_is_replaced_and_ctrl_c_ends_it_all(tmp_path):
     assert "PLATES_CONCURENCY: there is no such setting (is PLATES_CONCURRENCY meant?)" in lines
 
 
-@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no socket for both families here")
-def test_on_both_families_each_client_has_a_rate_of_its_own(tmp_path):
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no socket for IPv4 and IPv6")
+def test_with_ipv4_and_ipv6_each_client_has_its_own_rate_limit(tmp_path):
     limits = {"PLATES_RATE_LIMIT": "0.01", "PLATES_RATE_BURST": "1"}
     environment = {"PLATES_TRITON_URL": "127.0.0.1:1", "PLATES_HOST": "::"} | limits
 
@@ -167,9 +167,9 @@ def test_on_both_families_each_client_has_a_rate_of_its_own(tmp_path):
     assert sent == [503, 429, 503]
 
 
-def test_a_killed_supervisor_takes_the_worker_with_it(tmp_path):
+def test_the_gateway_ends_when_its_supervisor_is_killed(tmp_path):
     with running_service({"PLATES_TRITON_URL": "127.0.0.1:1"}, tmp_path / "log") as (process, url):
-        worker = worker_of(process.pid)
+        worker = gateway_of(process.pid)
         assert is_alive(worker)
         process.kill()
     wait_until(lambda: not is_alive(worker))

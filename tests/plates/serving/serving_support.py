@@ -1,4 +1,4 @@
-"""Helpers of the tests of serving: model repositories, and a Triton as in an image."""
+"""For the tests of serving: model repositories, and a Triton as in its container image."""
 
 import hashlib
 import json
@@ -10,13 +10,13 @@ from plates.serving.installation import Installation
 
 
 def ticked_until(part, condition, seconds=30):
-    """Tick a part of the service until something has happened."""
+    """Call tick() of a part of the service until a condition is true."""
 
-    def look():
+    def tick():
         part.tick()
         return condition()
 
-    wait_until(look, seconds)
+    wait_until(tick, seconds)
 
 
 TEXT, BOX = "A123BC77", [10.0, 20.0, 110.0, 44.0]
@@ -44,9 +44,9 @@ SLOW = MODEL + "    def initialize(self, args):\n        import time; time.sleep
 
 
 def make_repository(folder, models=("plate_recognition",)):
-    """Make a repository with version 1 of a model that reads the same text in each photo.
+    """Make a repository with version 1 of a model that returns the same plate for each photo.
 
-    Other models are for tests without a Triton: their files are placeholders.
+    Only plate_recognition runs in a Triton; the files of other models are dummies.
     """
     for model in models:
         (folder / model).mkdir(parents=True)
@@ -56,7 +56,7 @@ def make_repository(folder, models=("plate_recognition",)):
 
 
 def publish(folder, number, code=MODEL):
-    """Add a version; `code` is the model.py of plate_recognition."""
+    """Add a version of each model, with `code` as plate_recognition's model.py."""
     models = [config.parent.name for config in folder.glob("*/config.pbtxt")]
     artifacts = [f"{model}/{number}/weights.bin" for model in models]
     files = {artifact: artifact for artifact in artifacts}
@@ -68,7 +68,7 @@ def publish(folder, number, code=MODEL):
 
 
 def make_image(folder):
-    """A Triton as in an image, made of two shell scripts."""
+    """A Triton laid out as in its container image, made of two shell scripts."""
     image = Installation(folder, is_wheel=False)
     for program in (image.server, image.stub):
         program.parent.mkdir(parents=True)
@@ -81,7 +81,7 @@ EXPORTED = ("yolo", "stn", "lprnet", "plate_recognition")
 
 
 def add_version(repository, version, damaged=""):
-    """Publish version 1's weights; the net `damaged` is damaged before it is hashed."""
+    """Publish version 1's weights again; a `damaged` net is truncated before it is hashed."""
     for model in EXPORTED:
         source, target = repository / model / "1", repository / model / str(version)
         shutil.copytree(source, target, ignore=shutil.ignore_patterns("exported.json"))

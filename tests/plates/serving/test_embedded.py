@@ -1,6 +1,7 @@
-"""The embedded Triton: start, two at a time, healing, stop, and deaths.
+"""The embedded Triton: its start, two at once, restarts, its stop, and its end by signals.
 
-Its model loads at once. `plates bench faults` measures what faults in the real models cost clients.
+Its model is a dummy that loads at once; `plates bench faults` measures what clients see of faults
+with the real models.
 """
 
 import os
@@ -26,7 +27,7 @@ CODE = "plate_recognition/1/model.py"
 
 @pytest.fixture
 def models(tmp_path):
-    """A repository with one model, without a version that could be refused."""
+    """A repository with one model, whose manifest lists nothing to check."""
     folder = make_repository(tmp_path / "models")
     (folder / "plate_recognition" / "1" / "exported.json").write_text("{}")
     return folder
@@ -36,12 +37,12 @@ def all_dead(pids):
     return not any(map(is_alive, pids))
 
 
-def family_of(server):
+def family_of(server):  # process ids of Triton and its stubs
     return [server._server.pid, *(stub.pid for stub in server.stubs)]
 
 
-def test_two_servers_live_side_by_side_and_leave_nothing(models, tmp_path, monkeypatch):
-    # The stubs import nothing from our current folder; a relative path starts there.
+def test_two_servers_run_side_by_side_and_leave_nothing(models, tmp_path, monkeypatch):
+    # Triton imports nothing from the working folder; relative paths are resolved against it.
     for name in ("colorsys", "queue", "numpy"):
         (tmp_path / f"{name}.py").write_text("raise ImportError('poisoned')")
     monkeypatch.chdir(tmp_path)
@@ -73,7 +74,7 @@ def test_the_server_dies_with_its_killed_owner(models, tmp_path):
         "time.sleep(600)"
     )
     command = [sys.executable, "-c", code, str(models)]
-    environment = os.environ | {"TMPDIR": str(tmp_path)}  # its folder stays
+    environment = os.environ | {"TMPDIR": str(tmp_path)}  # the killed owner leaves its folder
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as owner:
         prefix, *family = owner.stdout.readline().split()
         owner.kill()
@@ -83,13 +84,13 @@ def test_the_server_dies_with_its_killed_owner(models, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("hurt", "number"), [(["server"], signal.SIGKILL), (["server", "stubs"], signal.SIGSTOP)]
+    ("victims", "number"), [(["server"], signal.SIGKILL), (["server", "stubs"], signal.SIGSTOP)]
 )
-def test_nothing_survives(models, hurt, number, monkeypatch):
+def test_a_stop_leaves_no_process_and_no_shared_memory(models, victims, number, monkeypatch):
     monkeypatch.setattr(triton, "STOP_S", 1.0)
     with running_triton(models) as server:
         family = family_of(server)
-        for pid in family if "stubs" in hurt else family[:1]:
+        for pid in family if "stubs" in victims else family[:1]:
             os.kill(pid, number)
         if number == signal.SIGKILL:
             wait_until(lambda: server.poll() is not None)
@@ -98,7 +99,7 @@ def test_nothing_survives(models, hurt, number, monkeypatch):
     assert not processes.leftovers(server.shm_prefix)
 
 
-def test_a_model_that_is_never_ready_is_an_error_with_its_reason(models, monkeypatch):
+def test_a_model_that_is_never_ready_is_a_start_error_with_a_reason(models, monkeypatch):
     (models / CODE).write_text(SLOW)
     monkeypatch.setattr(triton, "READY_S", 2.0)
     server = embedded_triton(models)
@@ -108,7 +109,7 @@ def test_a_model_that_is_never_ready_is_an_error_with_its_reason(models, monkeyp
     assert not processes.leftovers(server.shm_prefix)
 
 
-def test_a_server_is_healed_on_the_same_ports_until_that_is_hopeless(models, monkeypatch):
+def test_a_server_restarts_on_the_same_ports_until_it_fails_too_often(models, monkeypatch):
     for name, value in (("STANDSTILL_S", 2.0), ("SILENCE_S", 3.0)):
         monkeypatch.setattr(healing, name, value)
     monkeypatch.setattr(healing, "_READ_TIMEOUT_S", 1.0)
@@ -132,7 +133,7 @@ def test_a_server_is_healed_on_the_same_ports_until_that_is_hopeless(models, mon
             ticked_until(healer, lambda count=count: restarts() == count)
             ticked_until(healer, lambda: healer.status.state == "ready")
             assert (server.grpc_url, server.http_url, server.metrics_url) == addresses
-            assert server.http.key == key  # Cameras' processes get it at their start.
+            assert server.http.key == key  # The cameras' processes got the key at their start.
             assert all_dead(before)
             assert not processes.leftovers(prefix)
         assert healer.status.restarts == {"triton": 2, "plate_recognition": 1}

@@ -1,6 +1,6 @@
-"""The supervised Triton, with a model without weights: starts and changes of the version.
+"""The supervisor's part for Triton, with a model without weights: starts and new versions.
 
-Restarts are in test_embedded.py, changes of the real models in test_versions_live.py.
+For restarts see test_embedded.py, for new versions of the real models test_versions_live.py.
 """
 
 import logging
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.live, pytest.mark.control]
 
 
 @pytest.fixture(autouse=True)
-def hurry(monkeypatch):
+def short_pauses(monkeypatch):
     monkeypatch.setattr(supervisor, "_FIRST_PAUSE_S", 0.0)
     monkeypatch.setattr(versions, "LOOK_PAUSE_S", 0.1)
     monkeypatch.setattr(healing, "_POLL_S", 0.05)
@@ -38,6 +38,7 @@ def triton(repository):
 
 @pytest.fixture
 def healer(triton):
+    """A healer, which is stopped after the test."""
     healer = TritonHealer(triton)
     yield healer
     healer.stop()
@@ -48,7 +49,7 @@ def start(healer):
     ticked_until(healer, lambda: healer.status.state == "ready")
 
 
-def test_versions_of_which_none_starts_are_tried_once_each(repository, healer, caplog):
+def test_a_start_tries_each_version_once_if_none_starts(repository, healer, caplog):
     caplog.set_level(logging.INFO)
     for number in (1, 2):
         publish(repository, number, code=BROKEN)
@@ -57,7 +58,7 @@ def test_versions_of_which_none_starts_are_tried_once_each(repository, healer, c
     with pytest.raises(StartError, match=r"(?s)- 3: .*no room.*- 2: .*(no such luck).*- 1: .*\1"):
         healer.start()
     assert caplog.text.count("Starting model version") == 3
-    assert "HTTP Request" not in caplog.text, "there is one every second"
+    assert "HTTP Request" not in caplog.text, "httpx would log one every second"
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_versions_of_which_none_starts_are_tried_once_each(repository, healer, c
         ({}, "2/weights.bin is not what was exported"),
     ],
 )
-def test_a_start_goes_on_with_the_next_version(repository, healer, spoil, reason, caplog):
+def test_a_start_continues_with_the_next_older_version(repository, healer, spoil, reason, caplog):
     publish(repository, 2, **spoil)
     if not spoil:
         (repository / "plate_recognition" / "2" / "weights.bin").write_text("cut off")
@@ -77,7 +78,7 @@ def test_a_start_goes_on_with_the_next_version(repository, healer, spoil, reason
     assert "Model version 2 is refused: " in caplog.text
 
 
-def test_a_version_that_was_changed_in_place_is_given_up(repository, triton, healer, monkeypatch):
+def test_a_version_changed_in_place_is_given_up(repository, triton, healer, monkeypatch):
     monkeypatch.setattr(supervisor, "MAX_IN_A_ROW", 2)
     start(healer)
     (repository / "plate_recognition" / "1" / "weights.bin").write_text("edited")
@@ -87,7 +88,7 @@ def test_a_version_that_was_changed_in_place_is_given_up(repository, triton, hea
     assert healer.status.restarts["triton"] == 2
 
 
-def test_a_slow_start_keeps_no_part_waiting_and_a_stop_leaves_nothing(healer, triton, repository):
+def test_a_slow_start_does_not_block_the_supervisor_and_can_be_stopped(healer, triton, repository):
     start(healer)
     (repository / "plate_recognition" / "1" / "model.py").write_text(SLOW)
     triton._server.kill()
@@ -103,7 +104,7 @@ def test_a_slow_start_keeps_no_part_waiting_and_a_stop_leaves_nothing(healer, tr
         triton.start()
 
 
-def test_a_supervisor_that_was_frozen_beside_triton_restarts_nothing(healer, monkeypatch):
+def test_a_supervisor_that_was_frozen_together_with_triton_restarts_nothing(healer, monkeypatch):
     start(healer)
     clock, read = time.monotonic, client.TritonHttp.plates
     monkeypatch.setattr(client.TritonHttp, "plates", lambda *a: time.sleep(0.5) or read(*a))
@@ -113,12 +114,12 @@ def test_a_supervisor_that_was_frozen_beside_triton_restarts_nothing(healer, mon
     assert healer.status.state == "ready" and healer.status.restarts["triton"] == 0
 
 
-def test_a_refused_version_is_tried_again_when_its_files_change(healer, triton, repository):
+def test_a_refused_version_is_retried_when_its_files_change(healer, triton, repository):
     start(healer)
     publish(repository, 2, MODEL.replace(TEXT, "X999XX99"))
     ticked_until(healer, lambda: "read X999XX99" in healer.status.refused.get("2", ""))
     assert healer.status.release == 1
-    assert sum(not is_zombie(stub) for stub in triton.stubs) == 1, "the trial's has ended"
+    assert sum(not is_zombie(stub) for stub in triton.stubs) == 1, "the stub of the trial has ended"
     publish(repository, 2)
     ticked_until(healer, lambda: healer.status.release == 2)
     assert healer.status.state == "ready" and healer.status.restarts["triton"] == 0
@@ -128,7 +129,7 @@ def test_a_refused_version_is_tried_again_when_its_files_change(healer, triton, 
 def test_a_version_that_fails_triton_twice_is_refused(healer, triton, repository, monkeypatch):
     start(healer)
     publish(repository, 2, SLOW)
-    ticked_until(healer, lambda: len(triton.stubs) == 2)  # one is being loaded
+    ticked_until(healer, lambda: len(triton.stubs) == 2)  # version 2 is being loaded
     monkeypatch.setattr(client, "_LOAD_S", 0.5)
     triton._server.kill()
     ticked_until(healer, lambda: healer.status.restarts["triton"] == 1)

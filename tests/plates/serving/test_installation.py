@@ -1,4 +1,4 @@
-"""What Triton is started with; and what may be missing, with the remedy."""
+"""How Triton is started, and the problems found before its start, each with a cure."""
 
 import os
 import socket
@@ -25,10 +25,10 @@ def wheel():
 
 @pytest.fixture
 def models(tmp_path):
-    return make_repository(tmp_path / "мои модели")  # like a home folder's
+    return make_repository(tmp_path / "мои модели")  # like the name of a home folder
 
 
-def test_triton_gets_this_python_no_settings_and_removable_backends(wheel, tmp_path, monkeypatch):
+def test_triton_gets_this_python_no_secrets_and_removable_backends(wheel, tmp_path, monkeypatch):
     for name in ("PLATES_TOKENS", "PLATES_TRITON_TOKEN", "PYTHONPATH"):
         monkeypatch.setenv(name, "secret-of-the-gate")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
@@ -39,12 +39,12 @@ def test_triton_gets_this_python_no_settings_and_removable_backends(wheel, tmp_p
     assert variables["OPENBLAS_NUM_THREADS"] == "1"
     assert "secret-of-the-gate" not in variables.values()
     assert variables["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
-    # The image's libraries keep their order.
+    # In an image the order of the libraries is unchanged.
     assert variables["LD_LIBRARY_PATH"] == "/usr/local/cuda/compat/lib"
     for_cpu = wheel.environment("cpu")
     assert for_cpu["LD_LIBRARY_PATH"] != variables["LD_LIBRARY_PATH"]
     assert "CUDA_VISIBLE_DEVICES" not in variables and for_cpu["CUDA_VISIBLE_DEVICES"] == ""
-    monkeypatch.setattr("shutil.copytree", None)  # It copies modes, also of read-only folders.
+    monkeypatch.setattr("shutil.copytree", None)  # It would copy the mode of read-only folders.
     assert (wheel.lay_out_backends(tmp_path / "copy") / "openvino" / "model.py").exists()
 
 
@@ -52,7 +52,7 @@ def test_tritons_log_does_not_fill_the_disk(tmp_path, monkeypatch):
     server = embedded_triton(tmp_path)
     monkeypatch.setattr(server, "_folder", tmp_path)
     server.tidy()
-    assert server.log_tail() == "", "there is none yet"
+    assert server.log_tail() == "", "there is no log yet"
     monkeypatch.setattr(triton, "MAX_LOG_BYTES", 1000)
     log = tmp_path / "triton.log"
     with log.open("ab", buffering=0) as written:
@@ -67,7 +67,7 @@ def test_tritons_log_does_not_fill_the_disk(tmp_path, monkeypatch):
     assert server.log_tail() == "the end"
 
 
-def test_what_is_missing_is_named_with_its_cure(wheel, models, tmp_path, monkeypatch):
+def test_problems_of_the_installation_are_named_with_a_cure(wheel, models, tmp_path, monkeypatch):
     image = make_image(tmp_path / "opt")
     assert find_problems(wheel, models, "cpu") == find_problems(image, models, "cpu") == []
     (nothing,) = find_problems(None, models, "cpu")
@@ -91,7 +91,7 @@ def test_what_is_missing_is_named_with_its_cure(wheel, models, tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("port", [70000, -1, None])
-def test_ports_that_can_not_be_used_are_named_with_all_other_problems(tmp_path, port):
+def test_unusable_ports_are_named_together_with_all_other_problems(tmp_path, port):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         one = taken.getsockname()[1]
         port = port or one
@@ -100,11 +100,11 @@ def test_ports_that_can_not_be_used_are_named_with_all_other_problems(tmp_path, 
     _, no_model, bad_port = str(refused.value).split("\n- ")
     assert f"There is no model in {tmp_path}" in no_model
     assert f"Port {port} " in bad_port and "PLATES_TRITON_HTTP_PORT" in bad_port
-    with pytest.raises(PreflightError, match="PLATES_TRITON_GRPC_PORT"):  # one port for two
+    with pytest.raises(PreflightError, match="PLATES_TRITON_GRPC_PORT"):  # the same port twice
         embedded_triton(tmp_path, triton_http_port=one, triton_grpc_port=one).start()
 
 
-def test_missing_artifacts_are_named_per_profile(wheel, models, tmp_path):
+def test_artifacts_missing_for_a_profile_are_named(wheel, models, tmp_path):
     (models / "plate_recognition" / "1" / MANIFEST).unlink()
     (lost,) = find_problems(wheel, models, "cpu")
     assert f"plate_recognition has no {MANIFEST}" in lost
@@ -119,7 +119,7 @@ def test_missing_artifacts_are_named_per_profile(wheel, models, tmp_path):
 
 
 def driver(status, gpus):
-    """NVIDIA's driver on a machine with this number of GPUs."""
+    """A fake of NVIDIA's driver library, on a machine with so many GPUs."""
     count = Mock(side_effect=lambda pointer: setattr(pointer._obj, "value", gpus))
     return Mock(cuInit=Mock(return_value=status), cuDeviceGetCount=count)
 
@@ -132,7 +132,7 @@ def driver(status, gpus):
         (driver(0, 0), "NVIDIA's driver finds none."),
     ],
 )
-def test_a_profile_for_a_gpu_needs_one(wheel, monkeypatch, library, reason):
+def test_the_gpu_profile_needs_a_gpu(wheel, monkeypatch, library, reason):
     monkeypatch.setattr(installation, "ARTIFACTS", {})
     monkeypatch.setattr(installation, "MANIFESTS", {})
     monkeypatch.setattr(installation.ctypes, "CDLL", Mock(side_effect=[library, driver(0, 1)]))

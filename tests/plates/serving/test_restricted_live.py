@@ -1,4 +1,4 @@
-"""Clients of the embedded Triton can have photos read, and nothing else."""
+"""Clients of the embedded Triton without its key can have photos read, and nothing else."""
 
 from pathlib import Path
 
@@ -44,6 +44,6 @@ def test_only_photos_health_and_metrics_need_no_key(triton):
     assert raised.value.status == 403
     metrics = httpx.get(f"http://{server.metrics_url}/metrics", timeout=10).text
     assert "nv_inference_request_success" in metrics
-    server.tidy()  # The healer calls it, too.
+    server.tidy()  # The healer calls it regularly.
     regions = leftovers(server.shm_prefix)
     assert regions and not any(path.stat().st_mode & 0o077 for path in regions)

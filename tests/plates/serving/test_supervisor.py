@@ -1,4 +1,4 @@
-"""The supervisor without a Triton: restart budget, the gateway's process, several parts."""
+"""The supervisor without a Triton: restart budgets, child processes, the order of all parts."""
 
 import contextlib
 import os
@@ -25,14 +25,14 @@ from plates.serving.supervisor import RestartBudget, Supervisor
     ("every_s", "is_well_between", "count"),
     [
         (0, False, 5),
-        # Slow failures in a row end the restarts, too.
+        # Slow failures in a row use up the budget, too.
         (3 * supervisor.WINDOW_S, False, 5),
-        # So do failures of a part that works for a moment each time.
+        # So do failures of a part that is well for a moment each time.
         (5, True, 10),
         (supervisor.WINDOW_S + 1, True, None),
     ],
 )
-def test_restarts_end_unless_they_are_rare(every_s, is_well_between, count, monkeypatch):
+def test_restarts_are_limited_unless_they_are_rare(every_s, is_well_between, count, monkeypatch):
     clock = Mock(return_value=0.0)
     monkeypatch.setattr(supervisor, "time", Mock(monotonic=clock))
     restarts = RestartBudget("The part")
@@ -54,9 +54,9 @@ def test_restarts_end_unless_they_are_rare(every_s, is_well_between, count, monk
             restarts.spend("it is broken")
 
 
-SIGNS = """
+CODE = """
 import os, sys, time
-give = int(sys.argv[-1])  # the descriptor of --alive
+give = int(sys.argv[-1])  # the file descriptor of --alive
 for _ in range({signs}):
     os.write(give, b".")
     time.sleep(0.05)
@@ -65,8 +65,8 @@ for _ in range({signs}):
 
 
 @contextlib.contextmanager
-def working(signs, then, needed=True):
-    code = SIGNS.format(signs=signs, then=then)
+def child_process(signs, then, needed=True):  # gives so many signs of life, then runs `then`
+    code = CODE.format(signs=signs, then=then)
     part = Child("gateway", [sys.executable, "-c", code], dict, needed=needed)
     try:
         yield part
@@ -74,10 +74,10 @@ def working(signs, then, needed=True):
         part.stop()
 
 
-def test_a_killed_worker_is_started_again_even_if_that_fails_at_first(monkeypatch):
+def test_a_killed_child_is_restarted_even_if_the_restart_fails_at_first(monkeypatch):
     failures = OSError(11, "no room"), OSError(24, "too many files")
     fail_at_first = Mock(wraps=subprocess.Popen, side_effect=(*failures, DEFAULT))
-    with working(10**6, "") as part:
+    with child_process(10**6, "") as part:
         part.start()
         assert part.status == Status("ready", {"gateway": 0})
         first = part._process.pid
@@ -88,47 +88,47 @@ def test_a_killed_worker_is_started_again_even_if_that_fails_at_first(monkeypatc
         assert part.status.state == "healing"
         ticked_until(part, lambda: part.status.state == "ready")
         assert part.status.restarts["gateway"] == 3
-        # At most: files that earlier tests left open may be closed meanwhile.
+        # Not ==: files that earlier tests left open may be closed meanwhile.
         assert psutil.Process().num_fds() <= open_files
         last = part._process.pid
     assert not is_alive(first) and not is_alive(last)
 
 
-def test_a_child_that_the_service_can_do_without_neither_delays_nor_ends_it(monkeypatch):
+def test_a_child_that_is_not_needed_neither_delays_nor_ends_the_service(monkeypatch):
     monkeypatch.setattr(child, "_LONGEST_PAUSE_S", 0.0)
     monkeypatch.setattr(supervisor, "_LONGEST_PAUSE_S", 0.0)
     monkeypatch.setattr(supervisor, "MAX_IN_WINDOW", 2)
-    with working(0, "sys.exit(7)", needed=False) as part:
+    with child_process(0, "sys.exit(7)", needed=False) as part:
         part.start()
         ticked_until(part, lambda: part.status.restarts["gateway"] == 4)
         assert part.status.state == "ready"
 
 
-def test_a_worker_that_gives_no_sign_is_killed_and_one_that_ends_each_time_is_given_up(monkeypatch):
+def test_a_silent_child_is_killed_and_one_that_always_ends_is_given_up(monkeypatch):
     monkeypatch.setattr(child, "SILENCE_S", 0.5)
-    with working(3, "time.sleep(600)") as part:
+    with child_process(3, "time.sleep(600)") as part:
         part.start()
         mute = part._process.pid
         ticked_until(part, lambda: part.status.restarts["gateway"] == 1)
         assert not is_alive(mute)
-    with working(0, "time.sleep(1); os.write(give, b'.'); time.sleep(600)") as slow:
-        slow.start()  # A start may take longer than `SILENCE_S`.
+    with child_process(0, "time.sleep(1); os.write(give, b'.'); time.sleep(600)") as slow:
+        slow.start()  # A start may take longer.
     monkeypatch.setattr(supervisor, "_LONGEST_PAUSE_S", 0.0)
     monkeypatch.setattr(supervisor, "MAX_IN_WINDOW", 3)
-    with working(1, "sys.exit(7)") as part:
+    with child_process(1, "sys.exit(7)") as part:
         part.start()
         with pytest.raises(GaveUp, match=r"The gateway can't be healed.*status 7"):
             ticked_until(part, lambda: False)
         assert part.status.restarts["gateway"] == 3
-    with working(0, "sys.exit(7)") as part, pytest.raises(StartError, match="status 7"):
+    with child_process(0, "sys.exit(7)") as part, pytest.raises(StartError, match="status 7"):
         part.start()
 
 
-def test_parts_are_started_in_order_watched_and_stopped_the_first_one_last(tmp_path):
-    path, service, together = tmp_path / "status.json", Mock(), threading.Barrier(2)
+def test_parts_start_in_order_and_the_first_one_stops_last(tmp_path):
+    path, service, barrier = tmp_path / "status.json", Mock(), threading.Barrier(2)
     service.three.status = Status("ready")
-    # Parts take a second or more to stop: those after the first stop in parallel.
-    service.two.stop.side_effect = service.three.stop.side_effect = lambda: together.wait(5)
+    # All parts but the first stop at the same time, as a camera takes a second or more.
+    service.two.stop.side_effect = service.three.stop.side_effect = lambda: barrier.wait(5)
     service.one.status = Status("ready", {"one": 0}, 1, {"2": "it misreads"})
     service.two.status = Status("ready", {"two": 0})
     seen = []
@@ -154,7 +154,7 @@ def test_parts_are_started_in_order_watched_and_stopped_the_first_one_last(tmp_p
     assert read_status(path) == replace(healing, state="failed")
 
 
-def test_unexpected_errors_end_with_a_status_which_is_written_once_there_is_room(tmp_path, caplog):
+def test_an_unexpected_error_ends_with_the_status_failed(tmp_path, caplog):
     folder, found = tmp_path / "later", []
 
     def tick():

@@ -1,4 +1,4 @@
-"""Model versions without a Triton: which are found, which is chosen, what it must read."""
+"""Model versions without a Triton: which exist, which is chosen, the golden photo's check."""
 
 import os
 from unittest.mock import Mock
@@ -20,7 +20,7 @@ def repository(tmp_path):
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]"])
-def test_versions_are_ordered_by_number_and_none_is_without_a_manifest(repository, content):
+def test_versions_are_ordered_by_number_and_need_a_manifest(repository, content):
     for number in (10, 9, 2, 3):
         publish(repository, number)
     for model in MODELS:
@@ -32,7 +32,7 @@ def test_versions_are_ordered_by_number_and_none_is_without_a_manifest(repositor
     assert [version.number for version in find_versions(repository)] == [10, 9, 1]
 
 
-def test_a_version_with_another_number_than_it_was_exported_with_is_one(repository):
+def test_a_version_may_be_renumbered_after_its_export(repository):
     for model in MODELS:
         (repository / model / "1").rename(repository / model / "2")
     chosen = Versions(repository).choose()
@@ -44,24 +44,24 @@ def due(chosen):
     return version.number if version else None
 
 
-def test_a_version_is_due_once_its_files_rest_and_the_older_one_without_it(repository, monkeypatch):
+def test_a_new_version_is_due_when_its_files_no_longer_change(repository, monkeypatch):
     monkeypatch.setattr(versions, "LOOK_PAUSE_S", 0.0)
     chosen = Versions(repository)
     chosen.prove(find_versions(repository)[0])
     assert due(chosen) is None
     publish(repository, 2)
     newer = find_versions(repository)[0]
-    assert chosen.choose() != newer, "what was served is started again"
+    assert chosen.choose() != newer, "a start takes the version that was served"
     assert due(chosen) is None
     os.utime(repository / "yolo" / "2" / "weights.bin", (1, 1))
-    assert due(chosen) is None, "it has changed since the last look"
+    assert due(chosen) is None, "its files have changed since the last check"
     assert due(chosen) == 2
     chosen.prove(newer)
     pipeline = repository / "plate_recognition"
     (pipeline / "2").rename(pipeline / "2.off")
     assert [due(chosen), due(chosen)] == [None, 1]
     (pipeline / "1").rename(pipeline / "1.off")
-    assert [due(chosen), due(chosen)] == [None, None], "the last one stays"
+    assert [due(chosen), due(chosen)] == [None, None], "the last version is kept"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_version_is_due_once_its_files_rest_and_the_older_one_without_it(repos
 def test_the_golden_photo_must_be_read_as_at_export(repository, plates, reason):
     (version,) = find_versions(repository)
     triton = Mock(spec=TritonHttp)
-    # An additional plate, and a box that differs a little.
+    # A second plate and a slightly different box are accepted.
     triton.plates.return_value = [("", BOX), (TEXT, [11.0, 19.0, 112.0, 43.0])]
     read_golden_photo(triton, version)
     triton.plates.return_value = plates

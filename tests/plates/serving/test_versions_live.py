@@ -1,7 +1,7 @@
-"""Model versions changed under load, through a real Triton and the gateway in front of it.
+"""New model versions under load, with a real Triton and gateway.
 
-One service runs all the time: it gets a good version and a damaged one, loses the good one again,
-and one of its processes is killed meanwhile.
+The tests share one service: it gets a good version, then a damaged one, then the good version is
+removed, and one of its processes is killed meanwhile.
 """
 
 import contextlib
@@ -25,27 +25,27 @@ from plates.serving.running import running_service
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
 CLIENTS = 2
-# On two cores that read without a pause, loading a version would take minutes.
+# Clients pause: under full load two cores would need minutes to load another version.
 PAUSE_S = 0.4
 PATIENCE_S = 120
 
 
 @dataclass
 class Service:
-    """A service whose clients have the golden photo read, and ask whether it is ready."""
+    """A service whose clients send the golden photo and check that it is ready."""
 
     url: str
     triton_url: str
     folder: Path
     repository: Path
     pid: int
-    # Answers to clients: status, the version that read the photo, its first text.
+    # The answers: status, the version that read the photo, the first text.
     answers: list[tuple[int, str, str]] = field(default_factory=list)
-    # Other statuses than 200 of the ready endpoints of the service and Triton.
+    # Statuses other than 200 of the checks whether the service and Triton are ready.
     unready: list[int] = field(default_factory=list)
     ended: threading.Event = field(default_factory=threading.Event)
 
-    def ask(self):
+    def send_photos(self):
         headers = {"Content-Type": "image/jpeg"}
         with httpx.Client(timeout=60) as client:
             while not self.ended.wait(PAUSE_S):
@@ -56,7 +56,7 @@ class Service:
                 version = document.get("model", {}).get("version", "")
                 self.answers.append((answer.status_code, version, "".join(texts[:1])))
                 for url in (f"{self.url}/readyz", f"{self.triton_url}/v2/health/ready"):
-                    # It may be restarting.
+                    # Triton may be restarting.
                     with contextlib.suppress(httpx.TransportError):
                         self.unready += {client.get(url).status_code} - {200}
 
@@ -65,7 +65,7 @@ class Service:
         return read_status(self.folder / "status.json") or Status("starting")
 
     def wait_for(self, condition):
-        """Wait for the condition, then for a few more photos; returns all answers meanwhile."""
+        """Wait for a condition and some more answers; return all answers since the call."""
         before = len(self.answers)
         wait_until(lambda: condition(self.status), PATIENCE_S)
         enough = len(self.answers) + 2 * CLIENTS
@@ -95,7 +95,7 @@ def service(tmp_path_factory):
         service = Service(url, triton_url, folder, copy, process.pid)
         wait_until(lambda: service.status.state == "ready", PATIENCE_S)
         for _ in range(CLIENTS):
-            threads.submit(service.ask)
+            threads.submit(service.send_photos)
         try:
             wait_until(lambda: len(service.answers) > CLIENTS, PATIENCE_S)
             yield service
@@ -103,7 +103,7 @@ def service(tmp_path_factory):
             service.ended.set()
 
 
-def test_a_good_version_takes_over_without_a_photo_lost(service):
+def test_a_good_version_takes_over_without_losing_a_photo(service):
     add_version(service.repository, 3)
     answers = service.wait_for(lambda status: status.release == 3)
     assert set(answers) == {(200, "1", SCENE_TEXT), (200, "3", SCENE_TEXT)}
@@ -113,7 +113,7 @@ def test_a_good_version_takes_over_without_a_photo_lost(service):
     assert 'plates_release{version="3"} 1.0' in httpx.get(f"{service.url}/metrics").text
 
 
-def test_a_damaged_version_is_refused_without_a_photo_lost(service):
+def test_a_damaged_version_is_refused_without_losing_a_photo(service):
     add_version(service.repository, 4, damaged="yolo")
     answers = service.wait_for(lambda status: "4" in status.refused)
     assert set(answers) == {(200, "3", SCENE_TEXT)}
@@ -123,7 +123,7 @@ def test_a_damaged_version_is_refused_without_a_photo_lost(service):
     remove_version(service.repository, 4)
 
 
-def test_a_process_killed_in_the_midst_of_going_back_is_healed(service):
+def test_a_process_killed_during_the_return_to_an_older_version_is_restarted(service):
     remove_version(service.repository, 3)
     wait_until(lambda: service.stubs("/yolo/1/"), PATIENCE_S)
     (old,) = service.stubs("/plate_recognition/3/")
