@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from api.errors import InvalidParameter
-from plate_models.formats import at_hand, checked
+from plate_models.formats import available_countries, checked_countries
 
 Box = tuple[float, float, float, float]
 Pairs = Sequence[tuple[str, str]]
@@ -16,7 +16,7 @@ _PIXELS = TypeAdapter(Annotated[float, Field(allow_inf_nan=False)])
 
 
 def _checked_countries(value: str) -> str:
-    return value and ",".join(checked(value.split(",")))
+    return value and ",".join(checked_countries(value.split(",")))
 
 
 class PlateFilter(BaseModel):
@@ -42,8 +42,9 @@ class PlateFilter(BaseModel):
     )
     countries: Annotated[str, AfterValidator(_checked_countries)] | None = Field(
         None,
-        description="Countries whose plate formats are recognized, the most likely first: some of "
-        f"`{','.join(at_hand())}` that the weights support. Other formats are `unknown`",
+        description="Countries whose plate formats are recognized, the most likely first; "
+        "other formats are `unknown`. The weights support some or all of "
+        f"`{','.join(available_countries())}`",
         examples=["sk,cz"],
     )
 

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from plate_models.cores import photos_at_once, usable_cores
-from plate_models.formats import checked
+from plate_models.formats import checked_countries
 from plate_models.spec import LIMITS, Limits
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -133,7 +133,7 @@ class Settings(BaseSettings):
     max_pixels: Annotated[int, Field(gt=0, le=LIMITS.max_pixels)] = LIMITS.max_pixels
     """Largest photo, in pixels. The models refuse photos larger than the default."""
 
-    countries: Annotated[tuple[str, ...], NoDecode, AfterValidator(checked)] = ()
+    countries: Annotated[tuple[str, ...], NoDecode, AfterValidator(checked_countries)] = ()
     """Countries whose plate formats are recognized, the most likely first, such as `sk,cz`; the
     weights must include them. Unset: all countries of the weights. Requests may name others."""
 

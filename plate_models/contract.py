@@ -51,7 +51,7 @@ class GraphError(RuntimeError):
         self.transient = transient
 
 
-class CallerGone(RuntimeError):
+class RequestCancelled(RuntimeError):
     """The client has cancelled its request."""
 
 
@@ -150,7 +150,7 @@ def problem_of(error: Exception) -> tuple[str, str]:
     """
     if isinstance(error, images.ImageError):
         return f"{error.slug}: {error}", "INVALID_ARG"
-    if isinstance(error, CallerGone):
+    if isinstance(error, RequestCancelled):
         return str(error), "CANCELLED"
     if isinstance(error, GraphError):
         # Triton itself reports full queues and time-outs in queues as UNAVAILABLE.

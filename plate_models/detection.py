@@ -20,7 +20,7 @@ Detect = Callable[[Any], Any]
 Box = tuple[float, float, float, float]
 Tile = tuple[int, int, int, int]
 # (N, 4) boxes x0, y0, x1, y1; their scores (N,) in [0, 1], best first; lines of text (N,), 1 or 2.
-Found = tuple[Floats, Floats, Lines]
+Detections = tuple[Floats, Floats, Lines]
 
 # Below the first scale on its canvas, a photo's small plates have too few pixels: the detector also
 # runs on tiles, which have at least the second scale. A photo of 64 megapixels needs no more than
@@ -47,7 +47,7 @@ class Letterbox:
         return np.asarray(np.clip((boxes_xyxy - offset) / scale, 0, edge))
 
 
-def find_boxes(image: Any, detect: Detect, spec: DetectorSpec, share: float = 1.0) -> Found:
+def find_boxes(image: Any, detect: Detect, spec: DetectorSpec, share: float = 1.0) -> Detections:
     """Run the detector once on a photo; the boxes found are in photo pixels.
 
     The photo fills at most `share` of the canvas's height and width.
@@ -61,9 +61,9 @@ def find_boxes(image: Any, detect: Detect, spec: DetectorSpec, share: float = 1.
     return boxes[inside], scores[inside], lines[inside]
 
 
-def find_small_boxes(
+def find_boxes_in_tiles(
     image: Any, detect: Detect, spec: DetectorSpec, known: Sequence[Box] = ()
-) -> Found:
+) -> Detections:
     """Find plates in tiles of a photo that is too large for its canvas; in other photos, none.
 
     Boxes are in photo pixels. Boxes that overlap a known plate are dropped, and so are boxes wide
@@ -84,7 +84,7 @@ def find_small_boxes(
     boxes, scores, lines = map(np.concatenate, zip(*found, strict=True))
     best = np.argsort(-scores, kind="stable")[: spec.max_candidates]  # as many as in one run
     first = np.array(known, np.float32).reshape(-1, 4)
-    kept = keep_apart(np.concatenate((first, boxes[best])), spec.iou_threshold)
+    kept = non_max_suppression(np.concatenate((first, boxes[best])), spec.iou_threshold)
     best = best[kept[len(first) :]]
     return boxes[best], scores[best], lines[best]
 
@@ -160,11 +160,11 @@ def select_boxes(candidates: Floats, spec: DetectorSpec) -> tuple[Floats, Floats
     sides = candidates[:, 2:4] - candidates[:, :2]
     # Comparisons with NaN are false, so this drops invalid rows, too.
     strong = candidates[(candidates[:, 4] >= spec.score_threshold) & (sides > 0).all(axis=1)]
-    best = strong[keep_apart(strong[:, :4], spec.iou_threshold)]
+    best = strong[non_max_suppression(strong[:, :4], spec.iou_threshold)]
     return best[:, :4], best[:, 4], np.where(best[:, 5] == 1, 2, 1)
 
 
-def keep_apart(boxes_xyxy: ArrayLike, iou_threshold: float) -> NDArray[np.bool_]:
+def non_max_suppression(boxes_xyxy: ArrayLike, iou_threshold: float) -> NDArray[np.bool_]:
     """Greedy non-maximum suppression of (N, 4) boxes, best first: (N,), True for boxes to keep."""
     overlaps = box_iou_xyxy(boxes_xyxy, boxes_xyxy) > iou_threshold
     kept = np.ones(len(overlaps), np.bool_)
@@ -174,7 +174,7 @@ def keep_apart(boxes_xyxy: ArrayLike, iou_threshold: float) -> NDArray[np.bool_]
     return kept
 
 
-def shared_areas(a_xyxy: ArrayLike, b_xyxy: ArrayLike) -> Floats:
+def intersection_areas(a_xyxy: ArrayLike, b_xyxy: ArrayLike) -> Floats:
     """Intersection area of every pair of (N, 4) and (M, 4) boxes: (N, M)."""
     one, other = (np.asarray(boxes, np.float32).reshape(-1, 4) for boxes in (a_xyxy, b_xyxy))
     first = np.maximum(one[:, None, :2], other[None, :, :2])
@@ -187,7 +187,7 @@ def box_iou_xyxy(a_xyxy: ArrayLike, b_xyxy: ArrayLike) -> Floats:
 
     The value is 0 if both boxes are empty.
     """
-    common = shared_areas(a_xyxy, b_xyxy)
+    common = intersection_areas(a_xyxy, b_xyxy)
     areas = (
         (boxes[:, 2:] - boxes[:, :2]).clip(min=0).prod(axis=1)
         for boxes in (np.asarray(each, np.float32).reshape(-1, 4) for each in (a_xyxy, b_xyxy))

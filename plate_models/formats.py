@@ -27,16 +27,17 @@ def grammar_of(home: str, *others: str) -> Grammar:
 
 
 @cache
-def at_hand() -> tuple[str, ...]:
+def available_countries() -> tuple[str, ...]:
     """The names of the countries that have a file."""
     return tuple(sorted(path.stem for path in COUNTRIES.glob("*.toml")))
 
 
-def checked(names: Sequence[str]) -> tuple[str, ...]:
+def checked_countries(names: Sequence[str]) -> tuple[str, ...]:
     """Convert names of countries to lower case; raise ValueError if a country has no file."""
     found = tuple(name.strip().lower() for name in names)
-    if wrong := [name for name in found if name not in at_hand()]:
-        raise ValueError(f"expected some of {','.join(at_hand())}, got {','.join(wrong)[:80]!r}")
+    known = available_countries()
+    if wrong := [name for name in found if name not in known]:
+        raise ValueError(f"expected some of {','.join(known)}, got {','.join(wrong)[:80]!r}")
     return found
 
 

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plate_models import detection, rectification
-from plate_models.detection import Box, Detect, Found
+from plate_models.detection import Box, Detect, Detections
 from plate_models.formats import grammar_of
 from plate_models.motion import blur_of
-from plate_models.pixels import Floats, Lines, join, resample, to_host
+from plate_models.pixels import Floats, Lines, concatenate, resample, to_host
 from plate_models.recognition import ctc
 from plate_models.recognition.appearance import aspects_of, evidence_of, is_colourless
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
@@ -109,7 +109,7 @@ class Plate:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Prediction:
     """The nets' output for one box, before a text is chosen; on the host."""
 
     quad: Floats  # (4, 2), corners TL, TR, BR, BL in photo pixels
@@ -126,16 +126,16 @@ class _View:
     plate: int  # its index among the boxes
     box: Floats  # (4,) x0, y0, x1, y1, the detector's
     score: float  # of the detection
-    seen: Seen
+    prediction: Prediction
     reading: Reading
 
     @property
     def hull(self) -> Floats:
         """(4,) x0, y0, x1, y1: the quad's bounding box."""
-        return np.asarray(rectification.hulls_of(self.seen.quad[None])[0])
+        return np.asarray(rectification.bounding_boxes_of(self.prediction.quad[None])[0])
 
 
-Read = Callable[..., list[Seen]]  # `read_regions` of one photo by given nets
+Read = Callable[..., list[Prediction]]  # `read_regions` of one photo by given nets
 
 
 def read_plates(
@@ -166,15 +166,15 @@ def read_plates(
         near = read(detection.find_boxes(image, detect, spec, _NEAR))
         plates += [plate for plate in near if _is_plate(plate, _SURE_NEAR)]
     known = [plate.box for plate in plates if _is_read(plate)]
-    plates += read(detection.find_small_boxes(image, detect, spec, known))
+    plates += read(detection.find_boxes_in_tiles(image, detect, spec, known))
     plates.sort(key=lambda plate: (-plate.reading.readable, -plate.detection_score))
-    kept = detection.keep_apart([plate.box for plate in plates], spec.iou_threshold)
+    kept = detection.non_max_suppression([plate.box for plate in plates], spec.iou_threshold)
     plates = _without_parts([plates[row] for row in np.flatnonzero(kept)])
     return sorted(plates, key=lambda plate: -plate.detection_score)
 
 
 def _read_found(
-    image: Any, rectify: Rectify, recognize: Recognize, config: PipelineConfig, found: Found
+    image: Any, rectify: Rectify, recognize: Recognize, config: PipelineConfig, found: Detections
 ) -> list[Plate]:
     """Read the boxes of one run of the detector."""
     boxes, scores, lines = found
@@ -192,9 +192,9 @@ def _read_found(
     boxes, scores = boxes[numbers], scores[numbers]
     lines = np.concatenate((lines, 3 - lines[doubtful]))
     read = partial(read_regions, image, rectify=rectify, recognize=recognize, config=config)
-    seen = read(boxes, lines)
-    readings = choose_readings(seen, config)
-    views = list(map(_View, numbers.tolist(), boxes, scores.tolist(), seen, readings))
+    predictions = read(boxes, lines)
+    readings = choose_readings(predictions, config)
+    views = list(map(_View, numbers.tolist(), boxes, scores.tolist(), predictions, readings))
     if config.still:
         _read_shifted(read, views, config)
         _read_deblurred(read, views, config)
@@ -222,10 +222,10 @@ def _read_shifted(read: Read, views: list[_View], config: PipelineConfig) -> Non
     hulls = np.stack([view.hull for view in views])
     sides = np.tile(hulls[:, 2:] - hulls[:, :2], 2)
     boxes = [hulls + sides * np.array(shift * 2, hulls.dtype) for shift in _SHIFTS]
-    lines = np.array([view.seen.lines for view in views] * len(boxes))
-    further = [seen.log_probs for seen in read(np.concatenate(boxes), lines)]
+    lines = np.array([view.prediction.lines for view in views] * len(boxes))
+    further = [each.log_probs for each in read(np.concatenate(boxes), lines)]
     of_each = [further[place :: len(views)] for place in range(len(views))]
-    readings = choose_readings([view.seen for view in views], config, of_each)
+    readings = choose_readings([view.prediction for view in views], config, of_each)
     for view, reading in zip(views, readings, strict=True):
         view.reading = reading
 
@@ -233,23 +233,23 @@ def _read_shifted(read: Read, views: list[_View], config: PipelineConfig) -> Non
 def _read_deblurred(read: Read, views: list[_View], config: PipelineConfig) -> None:
     """Deblur and read uncertain plates with motion blur; keep readings that are surer, in place."""
     doubtful = [view for view in _in_doubt(views, _DOUBT) if view.score >= _SURE_BOX]
-    blurs = [(view, *blur_of(view.seen.crop, view.seen.quad)) for view in doubtful]
+    blurs = [(view, *blur_of(view.prediction.crop, view.prediction.quad)) for view in doubtful]
     moved = [(view, way) for view, way, sharpness in blurs if sharpness < _MOVED]
     for view, motion in moved[:_MOST_MOVED]:
-        hull, lines = view.hull, view.seen.lines
+        hull, lines = view.hull, view.prediction.lines
         motion *= hull[2] - hull[0]
         for shares in (_LENGTHS, _TURNS):
             tried = motion * shares
             motions = np.stack((tried.real, tried.imag), axis=1).astype(np.float32)
             boxes = hull[None].repeat(len(tried), axis=0)
-            seen = read(boxes, np.full(len(tried), lines), motions=motions)
-            clarity = [each.log_probs.max(axis=0).sum() for each in seen]
+            predictions = read(boxes, np.full(len(tried), lines), motions=motions)
+            clarity = [each.log_probs.max(axis=0).sum() for each in predictions]
             clearest = np.argsort(clarity)[-_CLEAREST:]
-            readings = choose_readings([seen[row] for row in clearest], config)
+            readings = choose_readings([predictions[row] for row in clearest], config)
             row, reading = max(zip(clearest, readings, strict=True), key=lambda it: it[1].score)
             motion = tried[row]
             if reading.readable and reading.score > max(view.reading.score, _SURE_MOVED):
-                view.seen, view.reading = seen[row], reading
+                view.prediction, view.reading = predictions[row], reading
 
 
 def _in_doubt(views: list[_View], sure: float) -> list[_View]:
@@ -265,21 +265,22 @@ def _low_characters(read: Read, views: list[_View], config: PipelineConfig) -> l
         view
         for view in views
         if view.plate not in done
-        and view.seen.lines == 1
+        and view.prediction.lines == 1
         and view.score >= _LOW_BOX
-        and aspects_of([view.seen.quad])[0] < _LOW_ASPECT
+        and aspects_of([view.prediction.quad])[0] < _LOW_ASPECT
     ]
     if not low:
         return []
     boxes = np.stack([view.box for view in low])
-    seen = read(boxes, np.ones(len(low), np.int64), span=_LOW_SPAN)
+    predictions = read(boxes, np.ones(len(low), np.int64), span=_LOW_SPAN)
     # Plates of the weights' first country have no such words: the nets learnt them as a whole.
     learnt = config.specs.recognizer.countries[0]
     further = []
-    for view, middle, reading in zip(low, seen, choose_readings(seen, config), strict=True):
+    readings = choose_readings(predictions, config)
+    for view, middle, reading in zip(low, predictions, readings, strict=True):
         wrong = len(reading.best) < _LOW_LENGTH or country_of(reading.format) == learnt
         reading = _unreadable(reading) if wrong else reading
-        further.append(replace(view, seen=middle, reading=reading))
+        further.append(replace(view, prediction=middle, reading=reading))
     return further
 
 
@@ -306,9 +307,10 @@ def _plate_of(view: _View, shape: tuple[int, ...]) -> Plate:
     # The quad of a readable plate is exact; that of an unreadable one may be anywhere.
     read = view.hull.clip(0, (shape[1], shape[0]) * 2)
     x0, y0, x1, y1 = (read if view.reading.readable else view.box).tolist()
-    quad = tuple((x, y) for x, y in view.seen.quad.tolist())
-    about = view.score, view.seen.lines, view.reading, view.seen.crop, view.seen.log_probs
-    return Plate((x0, y0, x1, y1), quad, *about)
+    seen = view.prediction
+    quad = tuple((x, y) for x, y in seen.quad.tolist())
+    box = x0, y0, x1, y1
+    return Plate(box, quad, view.score, seen.lines, view.reading, seen.crop, seen.log_probs)
 
 
 def _is_plate(plate: Plate, sure_box: float = _SURE_BOX) -> bool:
@@ -320,7 +322,7 @@ def _is_plate(plate: Plate, sure_box: float = _SURE_BOX) -> bool:
 def _without_parts(plates: list[Plate]) -> list[Plate]:
     """Drop plates inside a larger readable one, such as its region, detected separately."""
     boxes = [plate.box for plate in plates]
-    shared = detection.shared_areas(boxes, boxes)
+    shared = detection.intersection_areas(boxes, boxes)
     area, readable = shared.diagonal(), np.array([plate.reading.readable for plate in plates], bool)
     part = (shared > _PART * area[:, None]) & (area > area[:, None]) & readable
     return [plate for plate, drop in zip(plates, part.any(axis=1), strict=True) if not drop]
@@ -355,7 +357,7 @@ def read_regions(
     config: PipelineConfig = DEFAULT_CONFIG,
     span: tuple[float, float] | None = None,
     motions: Floats | None = None,
-) -> list[Seen]:
+) -> list[Prediction]:
     """Crop, rectify and recognize the plates in N >= 1 given boxes of a photo.
 
     The boxes are (N, 4) float x0, y0, x1, y1 in pixels of the photo, `lines` (N,) int64 numbers of
@@ -371,21 +373,21 @@ def read_regions(
             continue
         spans = [span] if span and count == 1 else spec.row_spans
         theta = rectification.theta_of_rows(found.theta[row : row + 1], spans)
-        crops = join([found.crops[row : row + 1]] * len(theta))
+        crops = concatenate([found.crops[row : row + 1]] * len(theta))
         read.append(resample(crops, theta, spec.rectified_hw))
-    batches = rectification.parts_of(join(read), config.specs.recognizer.max_batch_size)
+    batches = rectification.batches_of(concatenate(read), config.specs.recognizer.max_batch_size)
     logits = np.concatenate([to_host(recognize(batch)) for batch in batches])
     steps = map(ctc.log_softmax, logits)
     log_probs = [
         next(steps) if count == 1 else ctc.join_rows(next(steps), next(steps)) for count in counts
     ]
     shown, grey = rectification.rectified_rgb(found, spec), is_colourless(image)
-    seen = zip(found.quads, log_probs, shown, counts, strict=True)
-    return [Seen(*each, colourless=grey) for each in seen]
+    predictions = zip(found.quads, log_probs, shown, counts, strict=True)
+    return [Prediction(*each, colourless=grey) for each in predictions]
 
 
 def choose_readings(
-    seen: Sequence[Seen],
+    predictions: Sequence[Prediction],
     config: PipelineConfig = DEFAULT_CONFIG,
     further: Sequence[Sequence[ctc.Array]] = (),
 ) -> list[Reading]:
@@ -395,9 +397,10 @@ def choose_readings(
     `choose_reading`.
     """
     context = config.grammar, config.calibration, config.specs.recognizer
-    crops, quads = np.stack([each.crop for each in seen]), [each.quad for each in seen]
-    evidence = evidence_of(crops, quads, [each.lines for each in seen], seen[0].colourless)
+    crops, quads = np.stack([it.crop for it in predictions]), [it.quad for it in predictions]
+    lines, colourless = [it.lines for it in predictions], predictions[0].colourless
+    evidence = evidence_of(crops, quads, lines, colourless)
     if not config.square_pixels:
         evidence = [each._replace(aspect=None) for each in evidence]
-    plates = zip(seen, evidence, further or [()] * len(seen), strict=True)
+    plates = zip(predictions, evidence, further or [()] * len(predictions), strict=True)
     return [choose_reading(it.log_probs, beside, *context, more) for it, beside, more in plates]

@@ -41,7 +41,7 @@ def letterbox(
         canvas = np.full((3, *canvas_hw), pad_value, np.uint8)
         inside = canvas[:, rows, columns]
         cv2.split(_shrink(photo, *inside.shape[1:]), list(inside))
-        inside[:] = lift_contrast(inside[None], _FOG)[0]
+        inside[:] = stretch_contrast(inside[None], _FOG)[0]
         return canvas
     import torch.nn.functional as F
 
@@ -49,7 +49,7 @@ def letterbox(
     inside = on_device[:, rows, columns]
     planes = photo.permute(2, 0, 1)[None].float()  # the CUDA kernel takes floating point only
     resized = F.interpolate(planes, inside.shape[1:], mode="bilinear", antialias=True)[0]
-    inside.copy_(lift_contrast(resized[None], _FOG)[0].round().clip(0, 255))
+    inside.copy_(stretch_contrast(resized[None], _FOG)[0].round().clip(0, 255))
     return on_device
 
 
@@ -99,13 +99,13 @@ def _one_field(near: Any) -> Any:
     combed = to_next > _COMBED * to_same_field
     if isinstance(near, np.ndarray) and not combed:
         return near
-    deinterlaced = join([near])
+    deinterlaced = concatenate([near])
     between = near[:-2:2] / 2 + near[2::2] / 2
     deinterlaced[1:-1:2] = between * combed + near[1:-1:2] * ~combed
     return deinterlaced
 
 
-def lift_contrast(crops: Any, least_dark: float = 0.0) -> Any:
+def stretch_contrast(crops: Any, least_dark: float = 0.0) -> Any:
     """Stretch the contrast of pictures (N, 3, h, w) in [0, 255] that have little: by night, in fog.
 
     Pictures whose dark level is below `least_dark` are not stretched. Overexposed pictures are
@@ -190,7 +190,7 @@ def _warp(crops: Floats, theta: Floats, size_hw: tuple[int, int]) -> Floats:
     return sampled
 
 
-def join(parts: Sequence[Any]) -> Any:
+def concatenate(parts: Sequence[Any]) -> Any:
     """Concatenate arrays or tensors along the first axis."""
     if isinstance(parts[0], np.ndarray):
         return np.concatenate(parts)

@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 
 from plate_models.detection import check_image
 from plate_models.motion import without_motion
-from plate_models.pixels import Floats, Lines, crop, join, lift_contrast, resample, to_host
+from plate_models.pixels import (
+    Floats,
+    Lines,
+    concatenate,
+    crop,
+    resample,
+    stretch_contrast,
+    to_host,
+)
 from plate_models.spec import RECTIFIER, RectifierSpec
 
 # (N, 3, h, w) float32 crops to rectified plates and theta.
@@ -54,7 +62,7 @@ def straighten(
     reach = np.abs(corners_in_crop(found.theta)).max(axis=(1, 2))
     cut = np.flatnonzero(reach > spec.look_again_from)
     if len(cut):
-        hulls = hulls_of(found.quads)[cut]
+        hulls = bounding_boxes_of(found.quads)[cut]
         again = _straighten_once(image, hulls, lines[cut], rectify, spec, motions[cut])
         for name in ("crops", "plates", "theta", "quads"):
             getattr(found, name)[cut] = getattr(again, name)
@@ -68,13 +76,13 @@ def _straighten_once(
     if motions.any():
         first, last = np.split(widen_boxes(boxes, lines, spec), 2, axis=1)
         crops = without_motion(crops, motions * spec.crop_hw[::-1] / (last - first).clip(1))
-    crops = (lift_contrast(crops) - spec.mean) / spec.std
-    plates, thetas = zip(*map(rectify, parts_of(crops, spec.max_batch_size)), strict=True)
+    crops = (stretch_contrast(crops) - spec.mean) / spec.std
+    plates, thetas = zip(*map(rectify, batches_of(crops, spec.max_batch_size)), strict=True)
     theta = np.concatenate([to_host(each) for each in thetas])
-    return Rectified(crops, join(plates), theta, quads_from_theta(theta, boxes, lines, spec))
+    return Rectified(crops, concatenate(plates), theta, quads_from_theta(theta, boxes, lines, spec))
 
 
-def parts_of(batch: Any, most: int) -> list[Any]:
+def batches_of(batch: Any, most: int) -> list[Any]:
     """Split a batch into parts of at most `most` rows."""
     return [batch[start : start + most] for start in range(0, len(batch), most)]
 
@@ -106,7 +114,7 @@ def crop_boxes(
     """
     check_image(image)
     regions = widen_boxes(np.asarray(boxes_xyxy, np.float64), lines, spec).tolist()
-    return join([crop(image, region, spec.crop_hw) for region in regions])
+    return concatenate([crop(image, region, spec.crop_hw) for region in regions])
 
 
 def rectified_rgb(found: Rectified, spec: RectifierSpec = RECTIFIER) -> NDArray[np.uint8]:
@@ -143,6 +151,6 @@ def quads_from_theta(
     return np.asarray((first + last) / 2 + corners_in_crop(theta) * (last - first) / 2)
 
 
-def hulls_of(quads: Floats) -> Floats:
+def bounding_boxes_of(quads: Floats) -> Floats:
     """(N, 4) x0, y0, x1, y1: the bounding boxes of (N, P, 2) corners."""
     return np.concatenate((quads.min(axis=1), quads.max(axis=1)), axis=1)

@@ -19,7 +19,7 @@ from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import MEANINGS, Responses, body_of
 from api.errors import InvalidParameter
 from api.uploads.receiving import Upload, UploadForm
-from plate_models.formats import at_hand, country_of
+from plate_models.formats import available_countries, country_of
 from plate_models.spec import MODEL_VERSION
 
 _READER, _INFO, _STATISTICS = "/v1/plate-reader", "/info", "/v1/statistics"
@@ -171,7 +171,7 @@ class ReaderFields(BaseModel):
 
         Raises `InvalidParameter` if `regions` names only other countries and is strict.
         """
-        known = [code for code in self.regions if code in (served or at_hand())]
+        known = [code for code in self.regions if code in (served or available_countries())]
         if self.regions and not known and self.config.region == "strict":
             raise InvalidParameter("regions: none is supported, and strict allows no others.")
         return ",".join([*known, *(served or "*")]) if known else None

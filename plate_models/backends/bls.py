@@ -50,11 +50,13 @@ class Call:
     def stage(self, name: str) -> Iterator[None]:
         """Time the work of one stage: ``DECODE`` or one of ``contract.GRAPHS``.
 
-        Raises CallerGone, before the work, if the client has cancelled its request, and GraphError
-        if the deadline has passed.
+        Before the work it raises RequestCancelled if the client has cancelled its request, and
+        GraphError if the deadline has passed.
         """
         if self._request.is_cancelled():
-            raise contract.CallerGone(f"The caller has gone; {name} was not begun.")
+            raise contract.RequestCancelled(
+                f"The client has cancelled the request; {name} was not begun."
+            )
         if self._remaining_s <= 0:
             raise contract.GraphError(f"Request timeout expired before {name}.")
         began = time.monotonic()

@@ -43,7 +43,7 @@ def load_nets(engine: str = "served", device: str = "cpu", folder: Path = WEIGHT
         # Keep the folder until the process ends: an engine may open its file at the first photo.
         repository = Path(tempfile.mkdtemp(prefix="plates-"))
         atexit.register(shutil.rmtree, repository, ignore_errors=True)
-    bring_up_to_date(folder, repository)
+    ensure_exported(folder, repository)
     return load_exported(repository)
 
 
@@ -56,7 +56,7 @@ def load_exported(repository: Path) -> Nets:
     )
 
 
-def bring_up_to_date(
+def ensure_exported(
     folder: Path = WEIGHTS_DIR,
     repository: Path = REPOSITORY,
     version: str = MODEL_VERSION,

@@ -27,7 +27,7 @@ from scipy.optimize import isotonic_regression
 from tqdm import tqdm
 
 from plate_models.engines.loaded import Nets
-from plate_models.engines.nets import bring_up_to_date, load_exported
+from plate_models.engines.nets import ensure_exported, load_exported
 from plate_models.pipeline import PipelineConfig, read_plates
 from plate_models.recognition.calibration import LOGIT_LIMIT, UNCALIBRATED, Calibration, logit
 from plate_models.recognition.grammar import FormatError, Reading, country_of
@@ -87,7 +87,7 @@ def calibrate(
         bare, repository = (Path(temporary, name) for name in ("weights", "repository"))
         shutil.copytree(weights, bare, ignore=shutil.ignore_patterns(CALIBRATION))
         write_manifest(bare)
-        bring_up_to_date(bare, repository)
+        ensure_exported(bare, repository)
         home = load_exported(repository).config.specs.recognizer.countries[0]
         if home not in {country_of(kind) for kind, _ in CALIBRATION_SHARES}:
             shares = "[formats.plate] with 'shares = { calibration = 1 }'"

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from plate_models.rectification import hulls_of
+from plate_models.rectification import bounding_boxes_of
 from plate_models.spec import DETECTOR
 from plate_models.training import labels
 from plate_models.training.imaging import shift_by
@@ -46,7 +46,7 @@ class TrainingPhoto:
     @property
     def boxes(self) -> NDArray[np.float32]:
         """(K, 4) float32 x0, y0, x1, y1 in pixels: the plates' bounding boxes."""
-        return hulls_of(self.outlines)
+        return bounding_boxes_of(self.outlines)
 
 
 def load_world(data: Path) -> list[TrainingPhoto]:
@@ -269,7 +269,7 @@ def _cut(
     from_image = (matrix @ np.diag((1 / shrink, 1 / shrink, 1.0)))[:2]
     cell = cv2.warpAffine(image, from_image, (w, h), borderValue=(DETECTOR.pad_value,) * 3)
     outlines = np.concatenate((photo.outlines, photo.unclear))
-    moved = hulls_of((outlines @ matrix[:2, :2].T + matrix[:2, 2]).astype(np.float32))
+    moved = bounding_boxes_of((outlines @ matrix[:2, :2].T + matrix[:2, 2]).astype(np.float32))
     cut = np.clip(moved, 0, limits)
     (before, after) = (np.maximum(box[:, 2:] - box[:, :2], 0) for box in (moved, cut))
     seen = after.prod(axis=1) / np.maximum(before.prod(axis=1), 1e-6)

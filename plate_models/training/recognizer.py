@@ -17,7 +17,7 @@ from plate_models.engines.nets import load_nets
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.pipeline import Plate
-from plate_models.pixels import lift_contrast, resample, to_device, to_host
+from plate_models.pixels import resample, stretch_contrast, to_device, to_host
 from plate_models.recognition import ctc
 from plate_models.recognition.grammar import Reading
 from plate_models.rectification import FRAME, theta_of_rows
@@ -153,7 +153,7 @@ def to_input(
     Returns (N, 3, H, W) float32 on the device, channels last in memory.
     """
     given: Tensor = to_device(images, device)
-    pixels: Tensor = lift_contrast(given.permute(0, 3, 1, 2).float())
+    pixels: Tensor = stretch_contrast(given.permute(0, 3, 1, 2).float())
     if rng is None:
         return pixels.sub_(RECTIFIER.mean).div_(RECTIFIER.std)
     count = (len(images), 1, 1, 1)

@@ -86,12 +86,12 @@ def run(request: Request, say: Callable[[str], None]) -> dict[str, Any]:
 
 def prepare(request: Request) -> str:
     """Check weights, engine and device, export the served engine, and return the weights' hash."""
-    from plate_models.engines.nets import bring_up_to_date, check_engine
+    from plate_models.engines.nets import check_engine, ensure_exported
 
     on_cluster = request.address and request.device != "cpu"  # this machine may have no GPU
     check_engine(*(("torch", "cpu") if on_cluster else (request.engine, request.device)))
     if request.engine == "served" and request.weights is None:
-        bring_up_to_date()
+        ensure_exported()
     return check_manifest(request.weights or WEIGHTS_DIR)
 
 

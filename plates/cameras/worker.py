@@ -36,7 +36,7 @@ from plates.cameras.recognizer import TritonRecognizer
 from plates.cameras.sources import FrameSource, PushedFrames, Source
 from plates.cameras.store import Outbox, Store
 from plates.cameras.watch import follow
-from plates.serving.child import SIGN_S, Child, begin, give_sign, python
+from plates.serving.child import HEARTBEAT_S, Child, begin, python, send_heartbeat
 
 _FLUSH_S = 1.5  # for the last events at the end
 
@@ -87,8 +87,8 @@ def _deliver(file: camera_settings.CamerasFile, store: Store, alive: int) -> Non
     work = store, targets_of(file), threading.Event()
     worker = threading.Thread(target=deliver, args=work, daemon=True)
     worker.start()
-    while worker.is_alive() and give_sign(alive):
-        time.sleep(SIGN_S)
+    while worker.is_alive() and send_heartbeat(alive):
+        time.sleep(HEARTBEAT_S)
 
 
 def _follow(
@@ -123,7 +123,7 @@ def _follow(
         return plates
 
     source, stopping = _source(camera, folder, settings.limits), threading.Event()
-    written = -SIGN_S
+    written = -HEARTBEAT_S
 
     def stop(*_: object) -> None:
         stopping.set()
@@ -132,13 +132,13 @@ def _follow(
     def goes_on() -> bool:
         nonlocal written
         # Each step gives a sign of life; the state is written less often.
-        if (now := time.monotonic()) - written >= SIGN_S:
+        if (now := time.monotonic()) - written >= HEARTBEAT_S:
             written, file = now, state_file(folder, camera.name)
             with contextlib.suppress(OSError):  # such as a full disk
                 part = file.with_suffix(".part")
                 part.write_text(json.dumps(asdict(source.state)))
                 part.replace(file)
-        return give_sign(alive)
+        return send_heartbeat(alive)
 
     # On SIGTERM the source is closed, so that open passes end and are written.
     signal.signal(signal.SIGTERM, stop)
@@ -151,7 +151,7 @@ def _follow(
             return
     # After the end of a file, stay alive: the supervisor would restart this process.
     while not stopping.is_set() and goes_on():
-        time.sleep(SIGN_S)
+        time.sleep(HEARTBEAT_S)
     if not outbox.close(_FLUSH_S):
         log.warning("%s: some events could not be written", camera.name)
 

@@ -24,8 +24,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from plate_models.engines.nets import bring_up_to_date
+    from plate_models.engines.nets import ensure_exported
 
     given = arguments.weights, arguments.repository, arguments.version, arguments.golden
-    written = bring_up_to_date(*given)
+    written = ensure_exported(*given)
     print("\n".join(map(str, written)) or "The model repository is up to date.")

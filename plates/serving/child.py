@@ -24,7 +24,7 @@ from plates.serving.supervisor import RestartBudget, log
 STOP_S = 3.0
 START_S = 60.0
 SILENCE_S = 20.0
-SIGN_S = 1.0
+HEARTBEAT_S = 1.0
 _KILL_S = 1.0
 _POLL_S = 0.05
 # The pause before the next start of an optional child that has used up its restarts.
@@ -167,7 +167,7 @@ def begin(parser: argparse.ArgumentParser) -> tuple[argparse.Namespace, Settings
     return options, settings
 
 
-def give_sign(alive: int) -> bool:
+def send_heartbeat(alive: int) -> bool:
     """Send a sign of life; returns False if the supervisor has ended."""
     try:
         os.write(alive, b".")

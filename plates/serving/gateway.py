@@ -9,7 +9,7 @@ import uvicorn
 
 from api.edge.protocol import GatewayConfig
 from api.main import create_app
-from plates.serving.child import SIGN_S, begin, give_sign
+from plates.serving.child import HEARTBEAT_S, begin, send_heartbeat
 
 _POLL_S = 0.05
 
@@ -35,9 +35,9 @@ async def _serve(server: uvicorn.Server, listener: socket.socket, alive: int) ->
     """Serve, and send a sign of life every second, until the supervisor has ended."""
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     while not serving.done():
-        if server.started and not give_sign(alive):
+        if server.started and not send_heartbeat(alive):
             server.should_exit = True
-        await asyncio.wait([serving], timeout=SIGN_S if server.started else _POLL_S)
+        await asyncio.wait([serving], timeout=HEARTBEAT_S if server.started else _POLL_S)
     await serving
 
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from plate_models import contract, export, release, spec, weights
-from plate_models.engines.nets import bring_up_to_date
+from plate_models.engines.nets import ensure_exported
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5
@@ -155,15 +155,15 @@ def test_only_changes_and_damage_repeat_an_export(repository_copy, released, tmp
         ("recognition/decoding.py", True),
         ("recognition/countries/ru.toml", True),
     ):
-        assert not bring_up_to_date(released, repository_copy)
+        assert not ensure_exported(released, repository_copy)
         (package / path).write_text("changed")
-        assert bool(bring_up_to_date(released, repository_copy)) is again, path
+        assert bool(ensure_exported(released, repository_copy)) is again, path
     before = contents(repository_copy)
     for damaged in ("lprnet/1/model.onnx", "plate_recognition/1/golden.jpg"):
         (repository_copy / damaged).write_bytes(b"damaged")
-        assert bring_up_to_date(released, repository_copy)
+        assert ensure_exported(released, repository_copy)
     (repository_copy / "yolo/1/model.pt").unlink()
-    assert bring_up_to_date(released, repository_copy)
+    assert ensure_exported(released, repository_copy)
     assert contents(repository_copy) == before
 
 

@@ -126,8 +126,8 @@ def test_aspect_ratio_and_band_distinguish_formats_with_the_same_pattern():
 
 
 def test_the_recognizers_alphabet_and_length_suffice_for_every_country():
-    assert set(RECOGNIZER.countries) == set(formats.at_hand())
-    for country in map(grammar_of, formats.at_hand()):
+    assert set(RECOGNIZER.countries) == set(formats.available_countries())
+    for country in map(grammar_of, formats.available_countries()):
         assert set(country.alphabet) <= set(RECOGNIZER.alphabet)
         lengths = {len(places) for form in country.formats for places, _ in form.spellings}
         assert max(lengths) <= RECOGNIZER.max_text_length

@@ -10,7 +10,7 @@ import torch
 
 from plate_models import detection
 from plate_models.detection import choose_canvas, letterbox, tiles_of
-from plate_models.pixels import _one_field, crop, lift_contrast, resample
+from plate_models.pixels import _one_field, crop, resample, stretch_contrast
 from plate_models.rectification import crop_boxes, quads_from_theta, widen_boxes
 from plate_models.spec import DETECTOR, RECTIFIER
 
@@ -66,7 +66,7 @@ def test_tiles_full_of_plates_return_as_many_boxes_as_one_run_of_the_detector():
     size, others = np.array((20, 8)), np.tile((0.9, 0), (DETECTOR.max_candidates, 1))
     candidates = np.concatenate((corner, corner + size, others), axis=1, dtype=np.float32)
     photo = np.zeros((2160, 3840, 3), np.uint8)
-    boxes, _, _ = detection.find_small_boxes(photo, lambda _: candidates[None], DETECTOR)
+    boxes, _, _ = detection.find_boxes_in_tiles(photo, lambda _: candidates[None], DETECTOR)
     assert len(boxes) == DETECTOR.max_candidates
 
 
@@ -148,7 +148,7 @@ def test_only_crops_with_little_contrast_are_changed(kind):
     flat[:, ::2] += 2  # contrast no higher than that of noise
     overexposed = np.where(clear < 90, 130 + clear, 255).astype(np.float32)
     crops = np.stack((clear, foggy, dark, flat, overexposed))
-    lifted = np.asarray(lift_contrast(kind(crops)))
+    lifted = np.asarray(stretch_contrast(kind(crops)))
     assert (lifted[0] == clear).all()
     for before, after in zip(crops[1:3], lifted[1:3], strict=True):
         assert np.quantile(after, (0.02, 0.98)) == pytest.approx((25, 225), abs=3)

@@ -153,11 +153,11 @@ def score_photo(photo: Photo, nets: Nets) -> tuple[list[PlateResult], list[Answe
         return [], others
     boxes, lines = (np.array([getattr(p, name) for p in labels]) for name in ("box", "lines"))
     where = nets.place(pixels), boxes, lines
-    seen = read_regions(*where, nets.rectify, nets.recognize, nets.config)
-    readings = choose_readings(seen, nets.config)
+    predictions = read_regions(*where, nets.rectify, nets.recognize, nets.config)
+    readings = choose_readings(predictions, nets.config)
     results = []
     for row, (label, reading) in enumerate(zip(labels, readings, strict=True)):
-        about = label.lines, reading, seen[row].crop, seen[row].log_probs
+        about = label.lines, reading, predictions[row].crop, predictions[row].log_probs
         known = Plate(label.box, (), 1.0, *about)
         answer = Answer.of(name, known, 1.0)
         answers = tuple(Answer.of(name, plate, iou) for plate, iou in matched[row])

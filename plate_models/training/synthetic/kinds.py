@@ -18,7 +18,7 @@ from matplotlib.bezier import BezierSegment
 from numpy.random import Generator
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from plate_models.formats import at_hand
+from plate_models.formats import available_countries
 from plate_models.recognition import countries
 from plate_models.recognition.countries import TOKEN, FormatTable, fits, read_country, symbols_of
 from plate_models.recognition.grammar import FormatError, Grammar, PlateFormat
@@ -268,7 +268,7 @@ def kind_named(name: str) -> PlateKind:
 
 
 # The home country first: the first of its kinds, its car's plate, is the default.
-_NAMES = (RECOGNIZER.countries[0], *at_hand())
+_NAMES = (RECOGNIZER.countries[0], *available_countries())
 KINDS = {name: kind for country in _NAMES for name, kind in kinds_of(country).items()}
 CAR = next(iter(KINDS))
 # The kinds with measured layouts; the others are typeset.

@@ -64,7 +64,7 @@ def test_a_home_country_without_plates_to_render_is_an_error(tmp_path, monkeypat
 
 def test_a_stopped_calibration_leaves_no_temporary_files(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(calibrating, "bring_up_to_date", lambda *_: signal.raise_signal(15))
+    monkeypatch.setattr(calibrating, "ensure_exported", lambda *_: signal.raise_signal(15))
     assert cli.main(["calibrate", "--out", str(tmp_path / "out")]) == 128 + signal.SIGTERM
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
