@@ -166,7 +166,7 @@ def photo_of(file: Array | None, pixels: Any, limits: Limits = LIMITS, device: s
     turned upright; pixels are not turned.
 
     Raises:
-        InvalidInput: Both or no inputs are given, or one has the wrong rank, type or size.
+        InvalidInput: Both inputs or neither are given, or one has the wrong rank, type or size.
         ImageError: The file can't be read.
     """
     if (file is None) == (pixels is None):

@@ -57,7 +57,7 @@ def find_boxes(image: Any, detect: Detect, spec: DetectorSpec, share: float = 1.
     candidates = pixels.to_host(detect(canvas[None])[0])
     boxes, scores, lines = select_boxes(candidates, spec)
     boxes = placement.to_photo(boxes)
-    inside = (boxes[:, 2:] > boxes[:, :2]).all(axis=1)  # boxes in the padding are clipped to none
+    inside = (boxes[:, 2:] > boxes[:, :2]).all(axis=1)  # clipping empties boxes in the padding
     return boxes[inside], scores[inside], lines[inside]
 
 

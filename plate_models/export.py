@@ -171,7 +171,7 @@ def compare_values(expected: Outputs, found: Outputs) -> float:
 
 
 def compare_candidates(expected: Outputs, found: Outputs) -> float:
-    """Compare candidates (N, 300, 6) alike, in any order: equal scores may change places."""
+    """Like `compare_values`, for candidates (N, 300, 6) in any order: equal scores may swap."""
     # Tolerances: pixels of x0, y0, x1, y1; score; class.
     allowed = torch.tensor([0.05, 0.05, 0.05, 0.05, 1e-3, 0.5])
     differences = [(expected[0][..., 4] - found[0][..., 4]).abs().max() / allowed[4]]

@@ -45,8 +45,8 @@ _EDGE, _BOX_EDGE = 0.08, 0.1
 # A box with this detection score is a plate even if it can't be read; with a lower one, its text
 # must have at least this score.
 _SURE_BOX, _LEAST_SCORE = 0.55, 0.08
-# If no plate is readable, or one is wider than this share of the photo, the detector runs again on
-# the photo at this scale; what it finds there without a text is a plate from this score on.
+# If no plate is readable, or an unsure one is wider than this share of the photo, the detector runs
+# again on the photo at this scale; a box without a text is a plate there from this score on.
 _WIDE, _NEAR, _SURE_NEAR = 0.2, 1 / 3, 0.7
 # Below this detection score a text must match a format of the home country, or be sure and match
 # another known format: most other texts stand on signs and lorries.
@@ -115,7 +115,7 @@ class Prediction:
     quad: Floats  # (4, 2), corners TL, TR, BR, BL in photo pixels
     log_probs: ctc.Array  # (C, T), the rows of a two-line plate joined
     crop: NDArray[np.uint8]  # (48, 188, 3) RGB, rectified
-    lines: int  # of text, 1 or 2, as which the plate was read
+    lines: int  # of text, 1 or 2, as assumed by this reading
     colourless: bool  # whether the photo is grey
 
 
@@ -285,7 +285,7 @@ def _low_characters(read: Read, views: list[_View], config: PipelineConfig) -> l
 
 
 def _discard_signs_and_parts(views: list[_View], width: int, home: str) -> None:
-    """Make views unreadable, in place, that are probably no plates or cut off by the photo."""
+    """Make probable signs, and plates that the photo's sides may cut off, unreadable, in place."""
     for view in views:
         abroad = country_of(view.reading.format) != home
         sign = view.score < _DOUBTFUL_BOX and abroad and not _is_known(view.reading)
@@ -361,8 +361,8 @@ def read_regions(
     """Crop, rectify and recognize the plates in N >= 1 given boxes of a photo.
 
     The boxes are (N, 4) float x0, y0, x1, y1 in pixels of the photo, `lines` (N,) int64 numbers of
-    lines of text. Of plates of one line only the span (from, to) of the height is read. For the
-    motions see `rectification.straighten`, for the others `read_plates`.
+    lines of text. With a `span` (from, to), only these shares of the height of one-line plates are
+    read. For the motions see `rectification.straighten`, for the others `read_plates`.
     """
     spec = config.specs.rectifier
     found = rectification.straighten(image, boxes, lines, rectify, spec, motions)

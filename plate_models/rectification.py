@@ -50,7 +50,7 @@ def straighten(
     spec: RectifierSpec = RECTIFIER,
     motions: Floats | None = None,
 ) -> Rectified:
-    """Crop and rectify plates; if its box cuts a plate off, crop and rectify it once more.
+    """Crop and rectify plates; do so once more with plates that their boxes cut off.
 
     The image is (H, W, 3) uint8 RGB, an array, or a tensor on any device. The others are arrays on
     the host: (N, 4) float boxes x0, y0, x1, y1 in photo pixels, N >= 1; (N,) int64 lines of text on

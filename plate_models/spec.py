@@ -79,7 +79,7 @@ class DetectorSpec:
         if len(set(self.classes)) < len(self.classes):
             raise ValueError(f"classes: expected different names, found {self.classes}")
         if len(per_cell) > 1:
-            raise ValueError("anchors_wh: expected as many anchors on every level")
+            raise ValueError("anchors_wh: expected equal numbers of anchors on all levels")
         if self.max_candidates > cells * max(per_cell):
             raise ValueError(
                 f"max_candidates: expected at most {cells * max(per_cell)}, as many as the "
@@ -140,7 +140,7 @@ class RecognizerSpec:
     )
     # Length T of the output: one or more steps for each of the net's `COLUMNS`.
     steps: Annotated[int, Field(ge=1, le=1024)] = 24
-    depths: tuple[_Depth, _Depth] = (2, 3)  # blocks in each stage; the first weights lack them
+    depths: tuple[_Depth, _Depth] = (2, 3)  # blocks of both stages; missing in the first weights
     max_text_length: _Count = 10  # columns for character scores; a longer text adds columns
     candidates: Annotated[int, Field(ge=2)] = 5  # largest number of texts in an answer
     max_batch_size: _Count = 32  # of the exported graph

@@ -206,7 +206,7 @@ def check_countries(recognizer: spec.RecognizerSpec, where: str) -> None:
         _, *others = [grammar_of(name) for name in recognizer.countries]
     except FormatError as error:
         raise WeightsError(f"{where}.countries: {error}") from error
-    # The home country may have more letters than the net: it reads those that it has.
+    # The home country isn't checked: a net with fewer letters reads those that it has.
     for country in others:
         if missing := "".join(sorted(set(country.letters) - set(recognizer.alphabet))):
             raise WeightsError(f"{where}.countries: {country.name}: the alphabet lacks {missing}")

@@ -53,7 +53,7 @@ def png(data: bytes) -> Outline:
             size_wh = content.number(4), content.number(4)
         elif kind == b"eXIf":
             exif = exif or content.rest()
-        # All image data are kept, and the first chunk of each other kind.
+        # Keep all image data, and the first chunk of each other kind that is needed.
         if kind == b"IDAT" or kind in _PNG_NEEDED - seen:
             chunk = data[start : reader.place]
             if zlib.crc32(memoryview(chunk)[4:-4]) != checksum:

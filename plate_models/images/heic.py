@@ -2,8 +2,8 @@
 
 Everything else gets a meaningless kind in place, and libheif ignores it: further pictures,
 thumbnails, metadata (libheif would copy megabytes for each name), tracks. libheif has limits of its
-own, and refuses a bitstream with a larger picture than the boxes say. This module limits repeated
-work: by tiles larger than their picture, items that share bytes, pictures of many slices.
+own, and refuses bitstreams with a larger picture than the boxes say. This module refuses files that
+make libheif repeat work, by oversized tiles, items that share bytes, or pictures of many slices.
 """
 
 from collections.abc import Iterator
@@ -105,7 +105,7 @@ class _File:
                 number = entry.number(2 if version == 2 else 4)
                 entry.skip(2)
                 if number in self._items:
-                    raise Defect("says of two of its pictures that they are one")
+                    raise Defect("gives two of its pictures the same number")
                 self._kind_places.append((number, entry.place))
                 self._items[number] = _Item(entry.take(4))
 
@@ -171,7 +171,7 @@ class _File:
         size = sum(length for _, length in item.extents)
         self._room -= size
         if self._room < 0:
-            raise Defect("says of its pictures that they hold more than the file")
+            raise Defect("has pictures with more bytes than the file")
         content = b"".join(source[start : start + length] for start, length in item.extents)
         if not content or len(content) < size:
             raise Defect("ends within its picture")
@@ -181,10 +181,10 @@ class _File:
         size = 4 if grid.number(2) & 1 else 2
         rows, columns = grid.number(1) + 1, grid.number(1) + 1
         if (grid.number(size), grid.number(size)) != size_wh:
-            raise Defect("says two sizes of its picture")
+            raise Defect("gives two sizes for its picture")
         tiles = self._references.get((b"dimg", number), [])
         if not len(tiles) == len(set(tiles)) == rows * columns <= _MAX_TILES:
-            raise Defect(f"has other tiles than it says, or more than {_MAX_TILES}")
+            raise Defect(f"has a different number of tiles than it says, or more than {_MAX_TILES}")
         for tile in tiles:
             sides = self._use(tile, tile=True)
             for side, count, whole in zip(sides, (columns, rows), size_wh, strict=True):

@@ -115,7 +115,7 @@ def _frame_size(marker: int, segment: bytes) -> tuple[int, int]:
         raise NotRead(f"JPEGs of {segment[4]} bits per sample are not read. Save it with 8 bits.")
     height, width = int.from_bytes(segment[5:7], "big"), int.from_bytes(segment[7:9], "big")
     if height == 0:
-        raise NotRead("JPEGs that tell their height at the end are not read. Save it anew.")
+        raise NotRead("JPEGs with their height at the end are not read. Save it again.")
     return width, height
 
 

@@ -48,7 +48,7 @@ class Reader:
         """Skip bytes."""
         self.place += count
         if self.place > self.end:
-            raise Defect("ends too early, or says a wrong length")
+            raise Defect("ends too early, or gives a wrong length")
 
     def take(self, count: int) -> bytes:
         """Read bytes."""

@@ -37,7 +37,7 @@ class Entry(NamedTuple):
     order: str
 
     def numbers(self, data: bytes) -> tuple[int, ...]:
-        """The values; none if they are not whole numbers, too many or missing."""
+        """The values; none if they are missing, too many, or not whole numbers."""
         if self.kind not in (_SHORT, _LONG) or self.length > _MAX_STRIPS:
             return ()
         (place,) = struct.unpack(self.order + "I", self.raw)
@@ -60,7 +60,7 @@ def outline(data: bytes) -> Outline:
             entries.setdefault(entry.tag, entry)
     held = sum(entry.length * _TYPE_SIZES.get(entry.kind, 1) for entry in entries.values())
     if held > len(data):
-        raise Defect("says of its tags that they hold more than the file")
+        raise Defect("has tags with more bytes than the file")
 
     def number(tag: int, default: int = 0) -> int:
         values = entries[tag].numbers(data) if tag in entries else (default,)
@@ -133,7 +133,7 @@ def _check_scans(data: bytes, entries: dict[int, Entry]) -> None:
     tags = (_TILE_OFFSETS, _TILE_SIZES) if tiled else (_STRIP_OFFSETS, _STRIP_SIZES)
     places, sizes = (entries[tag].numbers(data) if tag in entries else () for tag in tags)
     if len(places) != len(sizes) or not all(sizes) or sum(sizes) > len(data):
-        raise Defect("does not say the sizes of its strips, or says more than the file holds")
+        raise Defect("does not give its strips' sizes, or gives more bytes than the file has")
     for place, size in zip(places, sizes, strict=True):
         if data.count(_START_OF_SCAN, place, place + size) > MAX_SCANS:
             raise Defect(f"has more than {MAX_SCANS} scans in a strip")

@@ -80,9 +80,9 @@ class Calibration:
         (x0, y0), (x1, y1) = self.knots[index - 1 : index + 1]
         return sigmoid(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
 
-    def check(self, at_hand: Mapping[str, str]) -> None:
+    def check(self, in_use: Mapping[str, str]) -> None:
         """Raise CalibrationError if measured with other nets; warn if with other formats."""
-        for name, found in at_hand.items():
+        for name, found in in_use.items():
             if (expected := self.measured_with.get(name, found)) == found:
                 continue
             message = (

@@ -13,7 +13,7 @@ from plate_models.recognition.grammar import UNKNOWN, Evidence, Grammar, Reading
 from plate_models.spec import RECOGNIZER, RecognizerSpec
 
 DEFAULT_GRAMMAR = grammar_of(*RECOGNIZER.countries)
-# No prior makes up for a lower likelihood: such texts and characters are not judged by the grammar.
+# No prior makes up for a lower likelihood: such texts aren't respelled, such characters not judged.
 _NEGLIGIBLE = 1e-3
 LENGTHS = range(3, 11)  # of plates' texts
 # Letters with the shape of a digit. The recognizer tells them apart in typefaces that it learnt. In

@@ -101,8 +101,8 @@ class PlateFormat:
     spellings: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]
     rare_letters: str  # accepted by the patterns, but they make a text less plausible
     common_letters: str  # those of I, O and Q that are issued as often as any other letter
-    # Region code to English name; other codes are less plausible. Empty if codes are not known, or
-    # with the key "" for the whole country.
+    # Region code to English name; other codes are less plausible. Empty if codes are not known; the
+    # key "" stands for the whole country.
     regions: Mapping[str, str]
     native: Mapping[str, str]  # Latin letters to those on the plate
     aspects: tuple[float, ...]  # width / height of its plates; empty if it is no evidence
@@ -138,7 +138,7 @@ class Grammar:
     home: "Grammar | None" = None  # this country without them
 
     def beside(self, others: Sequence["Grammar"], share: float) -> "Grammar":
-        """Join this country, as the home country, with others, whose weights are multiplied.
+        """Join others to this home country, with the weights of their formats times `share`.
 
         A text in a format of the home country is judged as if there were no others.
         """

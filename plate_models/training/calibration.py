@@ -238,10 +238,10 @@ def _threshold(calibration: Calibration, able: pd.DataFrame, most_wrong: float) 
 
 
 def describe(readings: pd.DataFrame, calibration: Calibration) -> dict[str, float]:
-    """Measure calibrated scores as probabilities.
+    """Measure calibrated scores as probabilities, rounded to six decimals.
 
-    The expected calibration error ("ece") is a mean over 15 bins of equal size (Naeini et al.
-    2015).
+    The expected calibration error ("ece") is a mean over 15 bins of equally many readings (Naeini
+    et al. 2015).
     """
     scores = apply_all(calibration, readings.raw)
     order = np.argsort(scores, kind="stable")

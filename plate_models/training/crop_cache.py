@@ -64,8 +64,8 @@ class CropCache:
     def rendering(self, crops: int, workers: int) -> Iterator[Callable[[], object]]:
         """Render those blocks of the first ``crops`` crops that are missing, in other processes.
 
-        A context manager with a progress bar. It waits for at least one block before its body runs,
-        and at exit for the blocks in progress; it cancels the others. The body gets a function that
+        A context manager with a progress bar. Its body runs as soon as one block exists. At exit it
+        waits for the blocks in progress and cancels the others. The body gets a function that
         raises the error of a failed block, such as a full disk or a plate that can't be drawn.
         """
         paths = [self.folder / f"{block:06d}" for block in range(-(-crops // self.block))]

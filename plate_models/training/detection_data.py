@@ -41,7 +41,7 @@ class TrainingPhoto:
     outlines: NDArray[np.float32]
     lines: NDArray[np.int64]  # (K,) int64 lines of text on each plate, 1 or 2; 0 if unknown
     unclear: NDArray[np.float32]  # (U, 8, 2) float32, like outlines: things that may be plates
-    mistaken: NDArray[np.float32]  # (M, 4) float32 boxes of things that a detector took for plates
+    mistaken: NDArray[np.float32]  # (M, 4) float32 boxes of false detections
 
     @property
     def boxes(self) -> NDArray[np.float32]:
@@ -90,9 +90,9 @@ _VISIBLE = 0.6
 _UNCLEAR = 0.1
 # Narrower plates, in pixels, are unclear: they can be neither read nor reliably detected.
 _MIN_WIDTH = 9.0
-# Share of plain car plates among the painted plates of one line, without those of any country.
+# Share of `CAR` among the painted plates of one line that are not `LATIN`.
 _CARS = 0.6
-# Share of plates of any country among the painted plates.
+# Share of `LATIN`, plates of any country, among the painted plates.
 _FOREIGN = 0.4
 # Share of cells that are rotated like photos of a tilted camera; the largest angle, in radians.
 _TILTED, _MOST_TILT = 0.45, np.radians(35)
@@ -109,9 +109,9 @@ class WindowSettings:
         (2, (20.0, 110.0), 0.35),
         (3, (12.0, 60.0), 0.25),
     )
-    background: float = 0.08  # probability that a cell shows any part of a training photo
+    background: float = 0.08  # probability that a cell shows a random part of a training photo
     negative: float = 0.25  # probability that a cell shows a photo without plates
-    mistaken: float = 0.4  # probability that a cell shows a mistaken box, if its photo has any
+    mistaken: float = 0.4  # probability that a cell shows a false detection, if its photo has one
     clutter: tuple[float, float] = (0.5, 2.0)  # mean number per cell: with plates, without
     painted: float = 0.5  # share of the plates that are replaced by rendered ones
     # Share of two-line plates among the painted plates: in place of a long plate, of a short one.

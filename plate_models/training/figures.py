@@ -43,7 +43,7 @@ def proportion(name: str, hits: Sequence[bool]) -> Count:
 def median_ratio(a: Sequence[float], b: Sequence[float]) -> tuple[float, Interval]:
     """Median of ``a`` over the median of ``b``, measured in pairs, and its 95 % interval.
 
-    The bootstrap (Efron 1979) resamples pairs: a photo that is slow for one is slow for both.
+    The percentile bootstrap (Efron 1979) resamples pairs: a photo slow for one is slow for both.
     """
     drawn = np.random.default_rng(0).integers(0, len(a), (_RESAMPLES, len(a)))
     ratios = np.median(np.array(a)[drawn], axis=1) / np.median(np.array(b)[drawn], axis=1)

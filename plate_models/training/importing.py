@@ -41,7 +41,7 @@ def import_yolov5(path: Path, folder: Path) -> Path:
 def import_recognizer(
     lprnet: Path, stn: Path, alphabet: str, folder: Path, countries: Sequence[str] = ("ru",)
 ) -> list[Path]:
-    """Convert state dicts of this project's LPRNet and STN, ``.pt`` or safetensors, to weights.
+    """Convert state dicts of our LPRNet and STN, ``.pt`` or safetensors, to weights in a folder.
 
     The STN is the one that rectified the plates of the LPRNet's training. The alphabet has its
     characters in class order, without the blank; the countries are names of files in

@@ -33,11 +33,10 @@ from plate_models.training.synthetic.photo import camera, photograph
 
 # The second camera, which degrades crops further.
 _AGAIN = camera("again")
-# Real crops per rendered one if there is a data folder; crops per plate, and per thing that was
-# mistaken for a plate.
+# Real crops per rendered one if there is a data folder; crops per plate; per false detection.
 _REAL_SHARE, _PLATE_CROPS, _CLUTTER_CROPS = 0.3, 16, 6
-# A reading that no person confirmed needs this score: with a lower one, too many are wrong.
-# Narrower plates are illegible.
+# In photos that no person checked, readings with a lower score are wrong too often. In all photos,
+# narrower plates (in pixels) are illegible.
 _LEAST_SCORE, _LEAST_PX = 0.8, 38.0
 
 
@@ -211,8 +210,8 @@ def take_over(net: nn.Module, file: weights.WeightsFile) -> None:
 def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
     """Crop plates that the given weights read in ``world_photos``' training part, and clutter.
 
-    A plate's label is the weights' own reading, if a person saw the same text or, where no person
-    did, if its score is high enough. Clutter is what a person saw to be no plate.
+    A plate's label is the candidate that a person read, too, or in photos that no person checked,
+    the readable text if its score is high enough. Clutter is false detections marked by a person.
 
     Raises:
         FileNotFoundError: The data folder lacks world_photos/plates.csv.

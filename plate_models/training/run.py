@@ -167,7 +167,7 @@ class Run(Generic[Batch]):
     def use_up(
         self, draw: Callable[[np.random.Generator], Batch], check: Callable[[], Figures] = dict
     ) -> None:
-        """Learn from drawn batches until the minutes are used; save after `report_every` steps.
+        """Learn from drawn batches until the minutes are used; save every `report_every` steps.
 
         The figures of the steps, and of the check of the averaged weights, are reported and drawn.
         """

@@ -37,7 +37,7 @@ def map_ahead(
 
 
 def die_with_parent(*_: object) -> None:
-    """Let the kernel kill this process when its parent's thread ends, even if that was killed."""
+    """Let the kernel kill this process when its parent's thread ends, in whatever way."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

@@ -197,7 +197,7 @@ class _Pattern:
     lines: int  # rows, 1 or 2
     expression: re.Pattern[str]  # with a group "region" if the pattern has an R
     runs: set[int]  # lengths of its runs of digits, outside the region code
-    places: list[tuple[str, ...]]  # for each pattern of R, the usual characters of each place
+    places: list[tuple[str, ...]]  # per pattern of R: the usual characters of each place
 
 
 def _compile(pattern: str, table: FormatTable, alphabet: str) -> _Pattern:
@@ -260,7 +260,7 @@ def symbols_of(pattern: str, alphabet: str) -> list[str]:
 def _check_together(
     patterns: list[_Pattern], table: FormatTable, alphabet: str, codes: Mapping[str, str]
 ) -> None:
-    """Raise FormatError if numbers of rows differ, or if a serial or code fits no pattern."""
+    """Raise FormatError for mixed numbers of rows, impossible serials, regions without a code."""
     if len({pattern.lines for pattern in patterns}) > 1:
         raise FormatError("patterns with different numbers of rows")
     runs = set[int]().union(*(pattern.runs for pattern in patterns))

@@ -63,8 +63,8 @@ class Film:
     packets: tuple[bytes, ...]  # H.264, in decoding order
     # Time of each frame; while no vehicle is there for long, there is one frame per second.
     times_s: tuple[float, ...]
-    # For each frame, pairs of pass number and plate. A plate is legible if it is whole, near enough
-    # and not partly occluded. A plate that is completely occluded isn't listed.
+    # For each frame, pairs of pass number and plate. A plate is legible if it is whole, near
+    # enough, not too oblique and not partly occluded. A completely occluded plate is not listed.
     truths: tuple[tuple[tuple[int, LabelledPlate], ...], ...]
 
     def frames(self) -> Iterator[Image]:

@@ -30,7 +30,7 @@ _RENDERED_RECIPES = ("grey", "red alone")
 _REGIONS = {"eu": "Europe", "br": "Brazil"}
 # Least overlap of a found box with a label that counts as the label's plate. The label of a rotated
 # photo is the bounding box of the rotated box: if a plate was tilted by 20 degrees and is upright
-# after the rotation, that has 4.5 times the plate's size.
+# after the rotation, it has 4.5 times the plate's size.
 LEAST_IOU, _TURNED_LEAST_IOU = 0.5, 0.2
 
 # From a photo, (H, W, 3) uint8 RGB, to a degraded one, and the (3, 3) homography of its pixels.

@@ -18,7 +18,7 @@ _ROUNDING_MM = 1.3  # standard deviation of the blur that rounds a glyph's corne
 CORNER_MM = 9.0
 _FRAME_MM = (2.0, 2.6, 3.2)
 _INSET_MM = 2.8
-# Distance of the upper and the lower line's strokes from the plate's middle.
+# Least distance of the upper and the lower line's strokes from the plate's middle.
 _CLEAR_MM = 1.2
 # Character heights are multiples of this, because glyphs are cached per height.
 _HEIGHT_STEP_MM = 2.0
@@ -162,7 +162,7 @@ def _below(group: Group, top: float, foot: float) -> Group:
 
 
 def stamp(ink: Mask, mask: Mask, centre_x: float, top_y: float) -> None:
-    """Draw a glyph's coverage into the ink, in place, at a position in pixels; clip it there."""
+    """Draw a glyph's coverage into the ink, in place, at a position in pixels, cut at its edges."""
     left = round(centre_x - mask.shape[1] / 2)
     top = round(top_y)
     x0, y0 = max(left, 0), max(top, 0)

@@ -37,8 +37,8 @@ _LATIN = {*string.digits, *string.ascii_uppercase}
 _Purpose = Literal["training", "calibration"]
 _Colour = Literal["white", "black", "red", "yellow", "green", "blue"]
 
-# Odds of a busy region's code against other codes; share of texts whose region is any code; share
-# of numbers, letters and codes that repeat one character.
+# Odds of a busy region's code against other codes; share of texts whose code is drawn with equal
+# odds; share of numbers, letters and codes that repeat one character.
 _BUSY_WEIGHT = 8.0
 _UNIFORM_SHARE = 0.15
 _REPEAT_SHARE = 0.12
@@ -257,7 +257,7 @@ def _read(kind: type[Table], table: Mapping[str, Any], place: str) -> Table:
 
 
 def kind_named(name: str) -> PlateKind:
-    """The kind of a format's name.
+    """The kind with a format's name.
 
     Raises ValueError: The renderer has no such kind.
     """

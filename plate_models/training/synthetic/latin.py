@@ -35,7 +35,7 @@ CAPITALS_PX, PAD_PX = 96, 12
 _TABLES = tables_of(__file__)
 _LETTERS = [char for char in string.ascii_uppercase if char in RECOGNIZER.alphabet] or string.digits
 _REPEAT_SHARE = 0.1  # of texts with a single repeated digit
-_TWO_LINES = 0.22  # share of texts of at least four characters
+_TWO_LINES = 0.22  # share of two-line plates among texts of four characters or more
 # Share of American plates: a word above low characters, which fill the plate's width.
 _AMERICAN_SHARE = 0.25
 # Share of generated typefaces; share of rows that draw 0 as O, or 1 as I.
