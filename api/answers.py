@@ -130,7 +130,7 @@ class ProblemDocument(BaseModel):
 class ReadPhoto(BaseModel):
     """One photo of a batch that was read."""
 
-    filename: str | None = Field(description="The name in the form; null if it has none")
+    filename: str | None = Field(description="The file's name in the form; null without one")
     status: Literal[200] = 200
     answer: PlatesAnswer
 

@@ -10,7 +10,7 @@ from api.uploads.receiving import FORM, JSON, URLENCODED, UploadForm
 
 Responses = dict[int | str, dict[str, Any]]
 
-# Not given as `model`, which FastAPI would also list as application/json, as it does for batches.
+# Not `model`, which FastAPI would also list as application/json. Batches put the schema there.
 _PROBLEM_SCHEMA = {"$ref": f"#/components/schemas/{ProblemDocument.__name__}"}
 
 

@@ -37,7 +37,7 @@ class PhotoReader:
     ) -> Recognition:
         """Have the plates of a photo read; calls for the photos of a batch may run concurrently.
 
-        For the format of `countries` see `plate_models.contract.config_for`; None is the setting's.
+        `countries` are those of `plate_models.contract.config_for`; None means the setting's.
 
         Raises:
             InvalidParameter: The weights don't support one of the countries.

@@ -45,7 +45,7 @@ class AlprAnswer(BaseModel):
     model_config = ConfigDict(json_schema_extra={"example": _EXAMPLES["answer"]})
 
     success: bool
-    processMs: int = Field(description="Milliseconds since the upload")  # noqa: N815
+    processMs: int = Field(description="Milliseconds from upload to answer")  # noqa: N815
     inferenceMs: int = Field(description="Of these, in the recognizer")  # noqa: N815
     count: int
     message: str

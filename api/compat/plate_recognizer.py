@@ -101,7 +101,7 @@ class PlateReaderAnswer(BaseModel):
 
     model_config = ConfigDict(json_schema_extra={"example": _SHOWN["answer"]})
 
-    processing_time: float = Field(description="Milliseconds since the photo was complete")
+    processing_time: float = Field(description="Milliseconds since the upload was complete")
     results: list[Result]
     filename: str
     version: int
@@ -167,7 +167,7 @@ class ReaderFields(BaseModel):
         return fields_of(cls, dict(upload.fields) | {"regions": list(filter(None, codes))})
 
     def countries(self, served: Sequence[str]) -> str | None:
-        """The served countries, those in `regions` first; None if `regions` has none of them.
+        """The served countries ("*": all), those in `regions` first; None if `regions` has none.
 
         Raises `InvalidParameter` if `regions` names only other countries and is strict.
         """
@@ -177,7 +177,7 @@ class ReaderFields(BaseModel):
         return ",".join([*known, *(served or "*")]) if known else None
 
     def wants(self, plate: Plate) -> bool:
-        """Whether a plate has high enough scores and, if regions are strict, one of them."""
+        """Whether a plate's scores are high enough and, if strict, its country is in `regions`."""
         config = self.config
         if plate.detection_score < config.threshold_d:
             return False

@@ -53,7 +53,7 @@ _STALLED_S = 30.0
 
 _DETAILS = {
     400: "This is not a valid HTTP/1.1 request.",
-    408: "The request's head did not come in time.",
+    408: "The request's head was not received in time.",
     414: f"The request's target is longer than {MAX_TARGET_BYTES} bytes.",
     431: f"The request's head has more than {MAX_HEAD_BYTES} bytes or {MAX_HEADERS} fields.",
 }

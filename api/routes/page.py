@@ -1,4 +1,4 @@
-"""The page at /: the files of the folder `page`, with headers that isolate its origin."""
+"""The page at /: the files of the folder `page`, with headers that confine it to its origin."""
 
 from functools import cache
 from importlib.resources import files

@@ -36,7 +36,7 @@ _OTHER_PARTS = 15
 COPIES_AT_TRITON = 4
 # Memory per byte of base64 text while it is decoded: the text itself and its copies.
 COPIES_OF_TEXT = 4
-# The same for JSON that is not pure ASCII, as Python's strings then take 4 bytes per character.
+# The same for JSON that is not pure ASCII, as Python's strings then take up to 4 bytes a character.
 COPIES_OF_WIDE_TEXT = 10
 
 
@@ -82,7 +82,7 @@ class UploadMemory:
         """Account for the memory of one upload, until the context ends.
 
         Yields a function that takes a number of bytes to add, or a negative number to release.
-        It raises `Overloaded` if too little memory is free, and `TooManyBytes` if there never is.
+        It raises `Overloaded` if too little memory is free, `TooManyBytes` if it can never suffice.
         """
         taken = 0
 
@@ -110,8 +110,8 @@ async def read_upload(context: RequestContext, form: UploadForm, settings: Setti
     """Read the photos from the body: a form, or the file itself.
 
     Never holds more than the limit in memory, even if Content-Length is wrong, and writes nothing
-    to disk. The photos' content is not checked. If the form allows only one photo, one that is too
-    long raises; else its part says so. Raises `Problem`, or `ClientDisconnect`.
+    to disk. The photos' content is not checked. A photo that is too long raises `TooManyBytes`;
+    of a batch, its part has `is_too_long`. Raises `Problem`, or `ClientDisconnect`.
     """
     timeout_s = min(settings.upload_timeout_s, context.deadline.remaining_s)
     reader = _BodyReader(context.request, form, settings, context.take)

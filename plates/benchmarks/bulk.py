@@ -2,8 +2,8 @@
 
 The tool makes photos in build/bulk/ from the sample scenes, three in a hundred of them damaged, and
 reads them with `plates bulk`. It kills a worker with SIGKILL, later the command itself, then runs
-the same command to the end. Every photo must be in the result or listed as failed, once and
-rightly.
+the same command to the end. Every photo must be in the result, read correctly, or be listed as
+failed, and only once.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""How many cameras this machine carries: frames read and dropped, delay, passes, memory.
+"""Measure how many cameras this machine can follow: frames dropped, delay, passes, memory.
 
-Each camera is an RTSP stream of its own, in 1080p and H.264 with sensor noise: a car crosses, then
-the street is empty; all do so at the same time, so that frames have to wait for each other. After a
-minute the server ends the stream, and the camera must connect again. The server runs on the same
-cores.
+Each camera has its own RTSP stream, in 1080p and H.264 with sensor noise: a car crosses, then the
+street is empty. All cars cross at the same time, so that frames of several cameras must wait. After
+a minute the RTSP server ends each stream, and the camera must reconnect. The server runs on the
+same cores.
 """
 
 import argparse
@@ -32,16 +32,16 @@ from plates.cli import CommandError
 from plates.cli.options import add_number
 from plates.cli.samples import CLIP, expected_texts
 
-# Between two cars the street is empty for longer than the measurements lie apart.
+# Between two cars the street is empty for longer than the interval between two measurements.
 _CARS, _CAR_EVERY_S, _BITRATE, _NOISE = 5, 12.0, 4_000_000, 2.0
 _LIVE_S = 60.0
 MEMORY = "memory of all processes, PSS in MiB"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_number(parser, "--cameras", 4, "that are watched", least=1)
-    add_number(parser, "--fps", 5.0, "frames a second of each that are to be read", least=0.1)
-    add_number(parser, "--minutes", 20.0, "of streams", least=0.5)
+    add_number(parser, "--cameras", 4, "number of cameras", least=1)
+    add_number(parser, "--fps", 5.0, "frames per second to read from each camera", least=0.1)
+    add_number(parser, "--minutes", 20.0, "minutes of streams", least=0.5)
 
 
 def run(arguments: argparse.Namespace) -> Report:
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> Report:
 
 
 def write_stream(path: Path, fps: int, cars: int, every_s: float) -> None:
-    """Write a street in which cars cross: H.264 in 1080p, a keyframe every two seconds, noisy."""
+    """Write a noisy video in which cars cross: H.264, 1080p, a keyframe every two seconds."""
     with av.open(CLIP) as clip:
         pictures = [(f.time or 0.0, f.to_ndarray(format="yuv420p")) for f in clip.decode(video=0)]
     times, dice = np.array([moment for moment, _ in pictures]), np.random.default_rng(0)
@@ -97,7 +97,7 @@ def write_stream(path: Path, fps: int, cars: int, every_s: float) -> None:
 
 @contextlib.contextmanager
 def rtsp_server(folder: Path, port: int = 0) -> Iterator[int]:
-    """Serve a folder's videos at rtsp://127.0.0.1:PORT/NAME, each once a connection."""
+    """Serve a folder's videos at rtsp://127.0.0.1:PORT/NAME, once per connection."""
     port = port or free_port()
     process = get_context("spawn").Process(target=_serve_rtsp, args=(folder, port), daemon=True)
     process.start()
@@ -112,10 +112,10 @@ def _serve_rtsp(folder: Path, port: int) -> None:
     from aio_rtsp_toolkit.server import RtspServer
 
     async def serve() -> None:
-        # A thread sends each stream.
+        # Each stream needs a thread to send it.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(64))
         server = RtspServer(str(folder), "127.0.0.1", port)
-        server.logger = logging.getLogger(__name__)  # Its own prints every packet.
+        server.logger = logging.getLogger(__name__)  # The default logger prints every packet.
         await server.start()
         await asyncio.Event().wait()
 
@@ -143,7 +143,7 @@ def _states(client: httpx.Client) -> Any:
 def _measure(
     client: httpx.Client, pid: int | None, seconds: float
 ) -> tuple[pandas.DataFrame, Rows, Rows]:
-    """States of the cameras and memory every few seconds, and the cores that each part used."""
+    """Measure camera states and memory every few seconds, and the cores that each part uses."""
     began, used = time.time(), total_by_part(pid, "cpu_s")
     states: Rows = []
     memory: Rows = []
@@ -158,10 +158,10 @@ def _measure(
 
 
 def _row(client: httpx.Client, name: str, states: pandas.DataFrame) -> dict[str, Any]:
-    """Count what a camera had, and its passes: a row of the table."""
+    """Count a camera's frames, cars and passes; returns a row of the table."""
     [[text]] = expected_texts([CLIP]).values()
     first, last = states.iloc[0], states.iloc[-1]
-    # Streams that have ended show all their cars, and an empty street in the end.
+    # Count only streams that have ended: they showed all their cars, and last an empty street.
     streams = int(last["reconnects"])
     over = states["now"][states["reconnects"] == streams].iloc[0] - EVERY_S
     until = datetime.fromtimestamp(over, UTC).isoformat()

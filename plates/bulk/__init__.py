@@ -28,7 +28,7 @@ class Request:
 
     source: str  # a folder, photo, pattern or URL
     out: Path  # the same folder for all machines
-    chunk: int = 256  # photos: rows of a file, and what is read again if a process dies
+    chunk: int = 256  # photos per output file; they are read again if a process dies
     limit: int | None = None  # the largest number of files to read
     extend: bool = False  # list the source again, and add new files
     retry_failed: bool = False  # read chunks again with failures that a retry may resolve

@@ -28,7 +28,7 @@ _FAILURES_JSON = TypeAdapter(list[Failure])
 
 @dataclass(frozen=True)
 class Listing:
-    """What the source held when it was listed."""
+    """The files of the source at the time of the listing."""
 
     path: Path
     photos: int

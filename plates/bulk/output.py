@@ -129,14 +129,14 @@ class Output:
         return sorted(int(match[1]) for match in found if match)
 
     def account(self, chunk: int) -> Account:
-        """Read what was committed with a chunk; raises OutputError if the file is damaged."""
+        """Read the account of a committed chunk; raises OutputError if the file is damaged."""
         path = self._chunk(chunk)
         try:
             return _ACCOUNT_JSON.validate_json(parquet.read_schema(path).metadata[_ACCOUNT_KEY])
         except (OSError, pyarrow.ArrowException, KeyError, TypeError, ValueError) as error:
             raise OutputError(
-                f"{path}: expected a finished chunk of ours, got {error}. "
-                f"Remove the file, and run again to have it read anew."
+                f"{path}: expected a chunk that this command wrote, got {error}. "
+                f"Remove the file and run the command again, which reads the chunk again."
             ) from error
 
     def read_manifest(self) -> dict[str, Any]:

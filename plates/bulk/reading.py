@@ -142,7 +142,7 @@ class ChunkReader:
 def _is_photo(photo: Photo, data: bytes) -> bool:
     """Decide by a file's first bytes; with a photo's name it is always a photo, maybe damaged.
 
-    Raises ImageError if it is a RAW photo, or too large.
+    Raises ImageError if it is too large, or a RAW file without a photo's name.
     """
     kind = kind_of(data[:HEAD_BYTES])
     if kind in ("video", "other") and not photo.is_named_photo:

@@ -137,7 +137,7 @@ class _Run:
         self._listing = self._list(found, load_listing(output.listing) if before else None)
 
     def _list(self, found: Iterator[Photo | Failure], listing: Listing | None) -> Listing:
-        """Take a snapshot if there is none, or extend it if requested."""
+        """Take a snapshot if there is none, or extend it with --extend."""
         request, output = self._request, self._output
         if listing is None or request.extend:
             if listing is not None and request.limit is not None:
@@ -188,7 +188,7 @@ class _Run:
             return 0
         account = self._accounts[chunk] = self._output.account(chunk)
         if account.deaths:
-            self._say(f"chunk {chunk}: begun anew; processes that died: {account.deaths}")
+            self._say(f"chunk {chunk}: read again; processes that died: {account.deaths}")
         return account.photos
 
     def close(self) -> None:
@@ -307,7 +307,7 @@ def _ray(request: Request) -> Iterator[Any]:
 
 
 def _cause_of(error: BaseException) -> str:
-    """The innermost reason, in one line."""
+    """The message of the innermost error, in one line."""
     while isinstance(inner := getattr(error, "cause", None) or error.__cause__, BaseException):
         error = inner
     return str(error).strip().rpartition("\n")[2] or type(error).__name__

@@ -49,7 +49,7 @@ Target = Callable[[Delivery, Event], None]
 class NotDelivered(Exception):
     """A target did not accept an event; the message says why, without passwords."""
 
-    pause_s = 0  # how long the target asks for no other events
+    pause_s = 0  # for which the target wants no further events
 
 
 def deliver(store: Store, targets: Mapping[str, Target], stop: threading.Event) -> None:
@@ -110,7 +110,7 @@ def targets_of(file: settings.CamerasFile) -> dict[str, Target]:
             # No proxies of the environment: they would resolve names themselves, unchecked.
             # SSL_CERT_FILE is used all the same.
             transport = _PinnedTransport(target.private_addresses)
-            # A receiver may act before it answers; a retry would make it act twice.
+            # Wait long: a receiver may act before it answers, and a retry would make it act twice.
             timeout = httpx.Timeout(_TIMEOUT_S, read=3 * _TIMEOUT_S)
             client = httpx.Client(transport=transport, trust_env=False, timeout=timeout)
             targets[target.name] = partial(_post, target, client)

@@ -32,13 +32,13 @@ _RESPELLED_FROM = 1e-3
 # The least share of a spelling among all spellings of its shape: the recognizer may not know the
 # typeface, and frames that agree don't change that.
 _LEAST_SPELLING = 0.05
-# The number of frames kept of a pass, and of texts cached with each frame.
+# At most so many frames are kept of a pass, and so many texts cached with each frame.
 _MOST_FRAMES, _MOST_TEXTS = 12, 500
 
 
 @dataclass(frozen=True)
 class Reader:
-    """What texts are chosen with."""
+    """The settings with which texts are chosen."""
 
     grammar: Grammar = DEFAULT_GRAMMAR
     # Measured on single photos; with `UNCALIBRATED` the scores are raw posteriors.
@@ -48,7 +48,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Fused:
-    """The result of all frames."""
+    """The joint reading of all frames."""
 
     reading: Reading  # in the form of a single photo's; the candidates are the likeliest texts
     # Calibrated, of every text that was considered, including all listed texts.
@@ -68,7 +68,7 @@ class Fusion:
 
     Only the frames with the highest weights are kept, so that a car that is parked for an hour
     needs no more time and memory than a passing one. Frames without text, or with NaN, are ignored;
-    without any other frame the reading is empty with a score of 0. All have the same alphabet.
+    without other frames the reading is empty with a score of 0. All must have the same alphabet.
     """
 
     def __init__(self, reader: Reader) -> None:
@@ -201,7 +201,7 @@ def _join(each: ctc.Array, texts: Sequence[str], weights: ctc.Array) -> ctc.Arra
 
 
 def _evidence(frames: Sequence[_Frame], weights: ctc.Array) -> Evidence:
-    """Majority of lines; means of the rest, as one observation: all frames have the same light."""
+    """Weighted majority of lines, means of the rest: one observation, as the light is the same."""
     seen = [frame.plate.evidence for frame in frames]
     two_lines = weights @ np.array([each.lines == 2 for each in seen]) > weights.sum() / 2
     grounds = np.array([each.ground for each in seen], np.float64)

@@ -77,7 +77,7 @@ def _store_problem() -> Iterator[None]:
         yield
     except StoreUnavailable as error:
         raise HTTPException(
-            503, "The database is away. Try again.", {"Retry-After": "5"}
+            503, "The database can't be reached. Try again.", {"Retry-After": "5"}
         ) from error
 
 
@@ -90,7 +90,7 @@ def router_for(path: Path) -> APIRouter:
 def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
     """The routes for these cameras, whose processes have sockets and state files in a folder."""
     router = APIRouter(tags=["cameras"], responses=PROBLEMS)
-    # Unlike the gateway's other GET routes these show plates, so that they require a token.
+    # Unlike the gateway's other GET routes these show plates, so they require a token.
     guarded = [Depends(_require_token), Depends(_store_problem)]
     cameras = {camera.name: camera for camera in file.cameras}
     # A camera's process takes one frame at a time: further pushes would only occupy threads.
@@ -146,7 +146,7 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
             problem = await context.cancel_on_disconnect(push())
         except OSError:
             raise HTTPException(
-                503, "The camera's process is away. Try again.", {"Retry-After": "2"}
+                503, "The camera's process can't be reached. Try again.", {"Retry-After": "2"}
             ) from None
         if problem:
             slug, _, detail = problem.partition(": ")

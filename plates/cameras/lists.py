@@ -20,10 +20,10 @@ def latin(text: str) -> str:
 
 
 class PlateList:
-    """Known plates from a CSV file: its column "plate", or its first column without a header.
+    """Known plates from a CSV file: its column "plate", or the first if there is no header.
 
     Spaces, hyphens, case and Cyrillic look-alikes don't matter. Lines without a plate are ignored
-    and logged. Changes of the file take effect seconds later. Raises OSError if it can't be read.
+    and logged. Changes take effect some seconds later. Raises OSError if the file can't be read.
     """
 
     def __init__(self, name: str, path: Path) -> None:

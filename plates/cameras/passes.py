@@ -23,7 +23,7 @@ from plates.cameras.tracking import Track, assign
 # so many frames with a direction: else signs and stickers would be reported for ever.
 _UNREAD_PX, _UNREAD_FRAMES = 60.0, 3
 # In fewer frames it must surely be a plate: one of them needs at least this detection score, and a
-# best candidate with so many characters.
+# best candidate with at least so many characters.
 _SURE_DETECTION, _LEAST_CHARACTERS = 0.7, 4
 # The picture's edge may cut a plate that is nearer to it than this share of the plate's height.
 _EDGE = 0.12
@@ -66,7 +66,7 @@ class _OpenPass:
     frames: int = 1
     zones: dict[str, None] = field(default_factory=dict)
     stationary: bool = False
-    # The last event's text, the list and text of its match, and that match's probability.
+    # The last event's text, the list and text of its match, and the match's probability (else 1).
     reported: tuple[str, tuple[str, str] | None] = "", None
     match_probability: float = 1.0
 
@@ -81,7 +81,7 @@ class _OpenPass:
         self.surely_plate = found and len(text) >= _LEAST_CHARACTERS
 
     def join(self, other: "_OpenPass") -> None:
-        """Merge another pass, except for its text: a later detection, or the other's whole pass."""
+        """Merge a later detection, or a whole other pass, but not its text, which `fusion` has."""
         self.frames += other.frames
         self.frames_read += other.frames_read
         self.zones |= other.zones
@@ -132,7 +132,7 @@ class Passes:
         lists: Sequence[PlateList] = (),
     ) -> None:
         self.camera = camera  # the name
-        self.model = model  # of the frames' plates; may be changed
+        self.model = model  # that reads the frames; may be changed
         self.reader = reader  # may be changed; new tracks use the new one
         self._zones = {
             name: np.array(polygon, np.float32) for name, polygon in (zones or {}).items()

@@ -53,7 +53,7 @@ class TritonRecognizer:
         self.reader = Reader()
 
     def read(self, image: NDArray[np.uint8]) -> list[SeenPlate]:
-        """Read the plates in (H, W, 3) uint8 BGR; raises `RecognizerAway`."""
+        """Read the plates in (H, W, 3) uint8 BGR; raises `RecognizerAway` without an answer."""
         pixels = InferInput(TENSORS.pixels, list(image.shape), "UINT8")
         try:
             if self._shared:

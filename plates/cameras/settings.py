@@ -54,7 +54,7 @@ def _writable(place: Path | str, info: pydantic.ValidationInfo) -> Path | str:
 
 def _readable(path: Path, info: pydantic.ValidationInfo[Any]) -> Path:
     there = os.path.isfile(path) and os.access(path, os.R_OK)
-    if not there and not os.environ.get(BESIDE_VARIABLE):  # A running service must go on.
+    if not there and not os.environ.get(BESIDE_VARIABLE):  # A running service goes on without it.
         raise ValueError("expected a file that can be read")
     info.context["used"].add(path.resolve())
     return path

@@ -179,7 +179,7 @@ class Source(FrameSource):
         except av.error.InvalidDataError as error:
             if time.monotonic() - began < 0.9 * _OPEN_S:
                 raise
-            raise SourceError(f"nothing has come for {_OPEN_S:g} s", "silent") from error
+            raise SourceError(f"nothing was received for {_OPEN_S:g} s", "silent") from error
         except (av.error.OSError, av.error.ArgumentError) as error:
             if not over_http or error.errno not in (errno.EIO, errno.EINVAL):
                 raise
@@ -188,7 +188,7 @@ class Source(FrameSource):
     def _read(self) -> None:
         """Decode one connection until it ends."""
         with self._open() as container:
-            if not container.streams.video or container.format.name == "tty":  # text, drawn
+            if not container.streams.video or container.format.name == "tty":  # a text, drawn
                 raise SourceError("it has no video")
             stream = container.streams.video[0]
             # With frame threading the decoder would delay the stream by a frame per thread.
@@ -326,7 +326,7 @@ def _decoded(
 
 def _explained(error: Exception) -> tuple[Status, str]:
     if isinstance(error, av.error.ExitError | av.error.TimeoutError):
-        return "silent", f"nothing has come for {_SILENT_S:g} s"
+        return "silent", f"nothing was received for {_SILENT_S:g} s"
     if isinstance(error, av.error.HTTPUnauthorizedError):
         return "failed", "it refuses the user name or the password"
     status = error.status if isinstance(error, SourceError) else "failed"
@@ -336,7 +336,7 @@ def _explained(error: Exception) -> tuple[Status, str]:
 class MotionGate:
     """Selects the frames in which something moved; the others need not be read."""
 
-    # Tiles smaller than a far plate; a difference in grey levels above noise and its drift.
+    # Tiles, smaller than a far plate; the least change of grey levels: above noise and its drift.
     _TILES_WH, _LEAST = (160, 90), 6.0
     # After so many seconds a frame is read even without motion.
     _AT_LEAST_EVERY_S = 1.0

@@ -19,7 +19,7 @@ from plates.cameras.settings import Storage
 
 logger = logging.getLogger(__name__)
 
-# How long a writer waits for other writers, and how long for a retry without a database.
+# Seconds that a writer waits for other writers, and before a retry if the database is unavailable.
 _BUSY_S, _RETRY_S = 10, 2
 # Events per query, and per purge, during which all readers and writers wait.
 _AT_ONCE, _PURGED_AT_ONCE = 100, 2000
@@ -91,7 +91,7 @@ class PassesQuery(BaseModel):
     model_config = {"extra": "forbid"}
 
     text: str = Field(
-        "", max_length=32, description="Part of the text, or all of it with `*` (any) and `?` (one)"
+        "", max_length=32, description="Part of the text; or all of it: `*` any characters, `?` one"
     )
     camera: str = ""
     since: AwareDatetime | None = Field(None, description="First seen at this time or later")
@@ -213,8 +213,8 @@ class Store:
         with self._transaction(write=True) as connection:
             connection.execute(sa.delete(_deliveries).where(_is(delivery)))
             if delivery.attempts:
-                # An event that is refused while others are taken keeps its delays: else it would be
-                # given up in less than a day.
+                # After many attempts an event is refused for itself, and keeps its delays: else it
+                # would be given up in less than a day.
                 pending = _deliveries.c
                 waits = (pending.attempts < _MAX_ATTEMPTS // 2) & (pending.next_at > 0)
                 waiting = sa.update(_deliveries).where(pending.target == delivery.target, waits)
@@ -305,5 +305,5 @@ class Outbox:
                 continue
             except Exception as error:
                 # Later writes must go on. The message may contain texts of plates.
-                logger.error("What was to be written is lost: %s", type(error).__name__)
+                logger.error("A write to the database is lost: %s", type(error).__name__)
             write = self._queue.get()

@@ -74,7 +74,7 @@ def follow(source: FrameSource, passes: Passes, read: Read) -> Iterator[Step]:
             except RecognizerAway as error:
                 log.warning("%s: a frame was not read: %s", passes.camera, error)
                 gate = MotionGate()  # The old one counts this frame as read.
-                reports = []  # Without a reading no pass can have ended.
+                reports = []  # The frame may show all plates, so end no pass.
             else:
                 state = source.state
                 stream = Stream(frames_dropped=state.frames_dropped, reconnects=state.reconnects)

@@ -159,7 +159,7 @@ def _follow(
 def _end_of(event: Pass) -> tuple[Pass, float]:
     """End a pass as it was reported last; returns the event and its time of creation.
 
-    That is the last frame's time, at most 40 s ago: such an end opens no gate, but is kept for now.
+    That is the last frame's time or 40 s ago: after 30 s it opens no gate, after 60 s it may go.
     """
     end = event.model_copy(update={"type": "pass.ended", "revision": event.revision + 1})
     now = time.time()

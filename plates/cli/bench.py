@@ -13,7 +13,7 @@ from plates.benchmarks.report import Report
 from plates.cli import stop_signals_raise
 
 TOOLS = {
-    "serve": "latency, throughput, stages, CPU time, memory; also of the published pipeline",
+    "serve": "latency, throughput, stages, CPU time, memory; optionally a published pipeline's",
     "overload": "goodput, latency and refusals at up to four times the capacity",
     "faults": "kill -9 of each process under load: the time until the service is healthy again",
     "soak": "a long mixed load: does memory or the number of open files grow?",

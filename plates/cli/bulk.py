@@ -61,5 +61,5 @@ def run(arguments: argparse.Namespace) -> int:
     if names := printable(", ".join(done["other_files"])):
         print(f"{counts['others']:,} files are no photos, such as {names}")
     if unwritten := counts["chunks_not_written"]:
-        print(f"{unwritten:,} chunks could not be written; run again once there is room")
+        print(f"{unwritten:,} chunks could not be written; free some space and run again")
     return int(bool(failed) or done["state"] != "complete")

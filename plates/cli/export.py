@@ -19,7 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repository", type=Path, metavar="DIR", default=REPOSITORY, help=text)
     text = f"model version, from 1; the highest is served (default: {MODEL_VERSION})"
     parser.add_argument("--version", metavar="N", default=MODEL_VERSION, help=text)
-    text = "a photo whose plates a version must read again before it is served (default: ours)"
+    text = "photo with plates that a version must read to be served (default: a rendered scene)"
     parser.add_argument("--golden", type=Path, metavar="PHOTO", help=text)
 
 

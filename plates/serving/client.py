@@ -15,7 +15,7 @@ from plates.serving.errors import RequestError
 # The header for the key to the restricted APIs. The key is known to the supervisor, and to users of
 # this machine who may read command lines: Triton takes it only there.
 KEY_HEADER = "plates-key"
-# Engines for a GPU may load slowly, and so does a CPU that is busy with photos.
+# Engines for a GPU may take long to load, and so may any model while the CPU reads photos.
 _LOAD_S = 180.0
 
 Plate = tuple[str, Sequence[float]]

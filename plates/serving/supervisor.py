@@ -111,7 +111,7 @@ class RestartBudget:
         self._in_a_row = 0
 
     def spend(self, reason: str) -> float:
-        """Count a restart; returns the seconds to wait before it. `GaveUp` if it is too many."""
+        """Count a restart; returns the seconds to wait first. Raises `GaveUp` after too many."""
         now = time.monotonic()
         self._times = [moment for moment in self._times if now - moment < WINDOW_S]
         if self._in_a_row >= MAX_IN_A_ROW or len(self._times) >= MAX_IN_WINDOW:

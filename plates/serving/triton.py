@@ -171,7 +171,7 @@ class EmbeddedTriton:
         with contextlib.ExitStack() as held:
             for name, port in self._ports.items():
                 probe = held.enter_context(socket.socket())
-                if port and list(self._ports.values()).count(port) == 1:  # not of two endpoints
+                if port and list(self._ports.values()).count(port) == 1:  # else bind must fail
                     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 reason = ""
                 for choice in [port] if port else random.sample(_PORTS, 100):

@@ -235,7 +235,7 @@ def test_a_clock_that_is_set_delays_nothing_and_late_readers_read_keyframes(tmp_
     ("name", "status", "problem"),
     [
         ("frozen", "frozen", "has not changed"),
-        ("mute", "silent", "nothing has come"),
+        ("mute", "silent", "nothing was received"),
         ("lying", "failed", "no picture that can be decoded"),
     ],
 )
