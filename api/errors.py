@@ -93,7 +93,7 @@ class UnsupportedMediaType(Problem, status=415, title="The body's type or coding
 
 
 class MissingImage(Problem, status=422, title="The form holds no photo"):
-    """The form has no file in the field `image`."""
+    """The form has no file in the field that the route expects, such as `image` or `upload`."""
 
 
 class InvalidParameter(Problem, status=422, title="A parameter is not valid"):

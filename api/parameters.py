@@ -12,6 +12,7 @@ from plate_models.formats import available_countries, checked_countries
 Box = tuple[float, float, float, float]
 Pairs = Sequence[tuple[str, str]]
 F = TypeVar("F", bound=BaseModel)
+_LISTED_AS = {"roi": ' as "x0,y0,x1,y1"', "countries": ' as "sk,cz"'}
 _PIXELS = TypeAdapter(Annotated[float, Field(allow_inf_nan=False)])
 
 
@@ -91,14 +92,10 @@ def merged(parameters: F, query: Pairs, fields: Pairs) -> F:
     Raises `InvalidParameter` for an invalid or unknown field, or a name given twice in one place.
     """
     for given in (query, fields):
-        counts = Counter(name for name, _ in given)
-        repeated = [
-            {"loc": (name,), "type": "repeated", "msg": f"given {counts[name]} times, not once"}
-            for name in type(parameters).model_fields
-            if counts[name] > 1
-        ]
-        if repeated:
-            raise invalid_parameters(repeated)
+        for name, count in Counter(name for name, _ in given).items():
+            if count > 1 and name in type(parameters).model_fields:
+                message = f"given {count} times, not once{_LISTED_AS.get(name, '')}"
+                raise invalid_parameters([{"loc": (name,), "type": "repeated", "msg": message}])
     if not fields:
         return parameters
     try:

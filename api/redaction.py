@@ -72,21 +72,20 @@ def blur_plates(pixels: Pixels, boxes: NDArray[np.float32], quads: NDArray[np.fl
     """
     import cv2
 
-    for x0, y0, x1, y1 in [_area(*plate, pixels.shape) for plate in zip(boxes, quads, strict=True)]:
-        width, height = x1 - x0, y1 - y0
-        if width < 1 or height < 1:
+    for box, quad in zip(boxes, quads, strict=True):
+        area = _area(pixels, box, quad)
+        height, width = area.shape[:2]
+        if not area.size:
             continue
         cells = max(1, min(round(width / height), 4)), max(1, min(round(height / width), 4))
-        means = cv2.resize(pixels[y0:y1, x0:x1], cells, interpolation=cv2.INTER_AREA)
+        means = cv2.resize(area, cells, interpolation=cv2.INTER_AREA)
         step = 256 // _VALUES
         rounded = (means // step * step + step // 2).astype(np.uint8).reshape(*cells[::-1], 3)
-        pixels[y0:y1, x0:x1] = cv2.resize(rounded, (width, height), interpolation=cv2.INTER_LINEAR)
+        area[:] = cv2.resize(rounded, (width, height), interpolation=cv2.INTER_LINEAR)
 
 
-def _area(
-    box: NDArray[np.float32], quad: NDArray[np.float32], shape: tuple[int, ...]
-) -> tuple[int, int, int, int]:
-    """The rectangle around box and quad with a margin, inside the photo."""
+def _area(pixels: Pixels, box: NDArray[np.float32], quad: NDArray[np.float32]) -> Pixels:
+    """A view of the photo's rectangle around box and quad with a margin."""
     size = box[2:] - box[:2]
     # The corners of an unreadable plate may be anywhere.
     corners = np.clip(quad, box[:2] - size, box[2:] + size)
@@ -94,5 +93,5 @@ def _area(
     margin = max(2.0, _MARGIN * float(size[1]))
     low = np.floor(points.min(axis=0) - margin)
     high = np.ceil(points.max(axis=0) + margin)
-    (x0, y0), (x1, y1) = np.clip(np.stack([low, high]), 0, (shape[1], shape[0])).astype(int)
-    return int(x0), int(y0), int(x1), int(y1)
+    (x0, y0), (x1, y1) = np.clip(np.stack([low, high]), 0, pixels.shape[1::-1]).astype(int)
+    return pixels[y0:y1, x0:x1]

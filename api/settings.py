@@ -45,6 +45,14 @@ def _readable(file: Path) -> Path:
     return file
 
 
+def _ca_certificates(file: Path) -> Path:
+    try:
+        ssl.create_default_context(cafile=file)
+    except ssl.SSLError as error:
+        raise ValueError(f"{file} has no CA certificates in PEM ({error.reason})") from None
+    return file
+
+
 def _origin(value: str) -> str:
     if not _ORIGIN.fullmatch(value):
         raise ValueError(f"{value!r} is no origin such as https://gate.example:8443")
@@ -99,7 +107,7 @@ class Settings(BaseSettings):
     `grpcs://host:8001` with TLS. If the name has several addresses, they get photos in turn;
     `ipv4:10.0.0.1:8001,10.0.0.2:8001` lists addresses. Unset: start an embedded Triton."""
 
-    triton_ca_file: ReadableFile | None = None
+    triton_ca_file: Annotated[ReadableFile, AfterValidator(_ca_certificates)] | None = None
     """CA certificates to trust for TLS with Triton, in PEM. Unset: gRPC's default ones."""
 
     triton_token: Token | None = None

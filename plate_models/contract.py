@@ -120,7 +120,11 @@ def version_folder(args: Mapping[str, str]) -> Path:
 
 
 def _exported(folder: Path) -> dict[str, Any]:
-    return dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
+    file = folder / MANIFEST
+    try:
+        return dict(json.loads(file.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise RuntimeError(f"{file} is damaged ({error}): run `make export`") from error
 
 
 def device_of(args: Mapping[str, str]) -> str:

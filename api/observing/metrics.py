@@ -39,7 +39,7 @@ class Metrics:
         )
         self.connections_refused = counter(
             "plates_connections_refused",
-            "Connections refused without a valid request, by status.",
+            "Connections refused at their limit (429) or without a valid request, by status.",
             ["status"],
         )
         self.request_seconds = seconds(

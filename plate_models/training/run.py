@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
+from signal import SIGKILL
 from typing import Annotated, Any, Generic, TypeVar
 
 import cv2
@@ -19,8 +20,8 @@ from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from plate_models import weights
+from plate_models.process import die_with_parent
 from plate_models.release import WeightsError, sha256_of
-from plate_models.training.worker_pool import die_with_parent
 
 Batch = TypeVar("Batch")
 Figures = dict[str, float]  # by name, of a step or a check
@@ -114,7 +115,7 @@ class Run(Generic[Batch]):
             return draw(np.random.default_rng((self.config.seed, step)))
 
         steps: Any = range(self.steps, sys.maxsize)
-        options: Any = {"collate_fn": drawn, "worker_init_fn": die_with_parent}
+        options: Any = {"collate_fn": drawn, "worker_init_fn": lambda _: die_with_parent(SIGKILL)}
         return iter(DataLoader(steps, None, num_workers=self.config.loaders, **options))
 
     @property

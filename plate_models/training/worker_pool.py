@@ -1,6 +1,5 @@
 """Worker processes."""
 
-import ctypes
 import multiprocessing
 import os
 import signal
@@ -11,7 +10,7 @@ from typing import Any, TypeVar
 
 import cv2
 
-_PR_SET_PDEATHSIG = 1
+from plate_models.process import die_with_parent
 
 Result = TypeVar("Result")
 
@@ -36,13 +35,8 @@ def map_ahead(
         yield from starmap(function, zip(*arguments, strict=False))
 
 
-def die_with_parent(*_: object) -> None:
-    """Let the kernel kill this process when its parent's thread ends, in whatever way."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def _use_one_thread() -> None:
     os.nice(10)
-    die_with_parent()
+    die_with_parent(signal.SIGKILL)
     cv2.setNumThreads(1)
     os.environ["OMP_NUM_THREADS"] = "1"  # torch reads it when the function's module imports torch

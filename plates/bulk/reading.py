@@ -14,8 +14,8 @@ from PIL import Image
 
 from plate_models import formats, images
 from plate_models.cores import THREADS
-from plate_models.heap import keep_freed_memory
 from plate_models.images.files import type_of
+from plate_models.process import keep_freed_memory
 from plate_models.release import WEIGHTS_DIR, check_manifest
 from plate_models.spec import LIMITS, MODEL_VERSION
 from plates.bulk import BulkError, Request

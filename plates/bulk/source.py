@@ -98,9 +98,7 @@ def _find(source: str) -> Iterator[Photo | Failure]:
             continue
         try:
             found = filesystem.info(name) if info.get("islink") else info
-        except FileNotFoundError:  # a link to a file that is gone
-            continue
-        except OSError:  # a circular link, or no permission: reading it raises the error
+        except OSError:  # a broken or circular link, or no permission: reading it raises the error
             found = {"type": "file"}
         if found["type"] not in ("directory", "other"):  # reading a pipe would never end
             when = found.get("LastModified") or found.get("mtime") or found.get("created")

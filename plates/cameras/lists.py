@@ -56,13 +56,14 @@ def _read(path: Path) -> Iterator[str]:
         lines = content.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError:  # Excel's CSV on a Russian Windows
         lines = content.decode("cp1251", "replace").splitlines()
-    # Spreadsheets write semicolons where commas are decimal points.
+    # Spreadsheets write semicolons where commas are decimal points. Excel may add a line `sep=;`.
+    first = 2 if lines and lines[0].lower().startswith("sep=") else 1
     delimiter = max(",;\t", key="\n".join(lines[:1]).count)
     column = 0
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines[first - 1 :], first):
         # Parse each line by itself: a quote that isn't closed would swallow all lines after it.
         row = [cell.strip() for cell in next(csv.reader([line[:1000]], delimiter=delimiter), [])]
-        header = [cell.lower() for cell in row] if number == 1 else []
+        header = [cell.lower() for cell in row] if number == first else []
         if "plate" in header:
             column = header.index("plate")
         elif any(row):

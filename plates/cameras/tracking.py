@@ -50,7 +50,7 @@ class Track:
         # Whether there was a gap since then, and the log-odds of contradicting texts after it.
         self._had_gap, self._contradiction = False, 0.0
         self.stationary = False
-        self._velocity: Point | None = None  # of `_position`, per second
+        self._velocity: Point | None = None  # (2,): pixels per second
         self._position = self._anchor = _position_of(plate)
         self._anchored = now  # since when the plate has been near the anchor
         self.fusion.add(plate)
@@ -64,7 +64,7 @@ class Track:
         elif self._had_gap and plate.text:
             self._contradiction = min(self._contradiction, odds)
         if passed > 0:
-            velocity = (position - self._position) / passed
+            velocity = (position - self._position)[:2] / passed
             old = velocity if self._velocity is None else self._velocity
             self._velocity = _GAIN * velocity + (1 - _GAIN) * old
         self._position, self.plate = position, plate
@@ -75,7 +75,7 @@ class Track:
         """Note a frame in which nothing has moved: the plate is where it was."""
         if self._last_agreed == self.last_seen:  # An unchanged plate still agrees with the text.
             self._last_agreed = now
-        self._velocity = np.zeros(3)
+        self._velocity = np.zeros(2)
         self._mark_seen(now)
 
     def is_over(self, now: float) -> bool:
@@ -89,10 +89,10 @@ class Track:
         text = self._text_odds(plate, now)
         # A stationary plate is still in its place after a gap, so don't widen the search.
         passed = min(passed, _SOONEST_OTHER_S) if self.stationary else passed
-        velocity = np.zeros(3) if self._velocity is None else self._velocity
+        velocity = np.zeros(2) if self._velocity is None else self._velocity
         offset = _position_of(plate) - self._position
         # The width isn't predicted: a plate that is partly occluded seems to shrink.
-        error = offset[:2] - velocity[:2] * min(passed, _LONGEST_EXTRAPOLATION_S)
+        error = offset[:2] - velocity * min(passed, _LONGEST_EXTRAPOLATION_S)
         unknown = _UNKNOWN_VELOCITY_PER_S * min(passed, _LONGEST_EXTRAPOLATION_S)
         deviation = _DEVIATION + (unknown if self._velocity is None else _DEVIATION_PER_S * passed)
         width = exp(self._position[2] + max(offset[2], 0.0))  # the larger one of both

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 
 class CommandError(Exception):
-    """A subcommand failed; the exit status is 1, or 2 if its input data is broken."""
+    """A subcommand failed; the exit status is 1, or 2 for broken data or an invalid number."""
 
     def __init__(self, message: str, status: int = 1) -> None:
         super().__init__(message)

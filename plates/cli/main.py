@@ -35,8 +35,8 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; `argv` excludes the program's name.
 
-    Returns the exit status: 0 for success, 1 for a failure, 2 for broken data, 128 plus the number
-    of a stop signal. Invalid arguments raise SystemExit with status 2.
+    Returns the exit status: 0 for success, 1 for a failure, 2 for broken data or a number out of
+    range, 128 plus the number of a stop signal. Other invalid arguments raise SystemExit with 2.
     """
     # By default OpenMP's waiting threads spin, which is extremely slow as soon as anything else
     # computes on the same cores. torch reads the variable when it is loaded.

@@ -27,7 +27,7 @@ def add_number(
         value = kind(text)
         if not least <= value <= most:
             bounds = "or more" if math.isinf(most) else f"to {most:g}"
-            raise CommandError(f"{name}: expected {least:g} {bounds}, got {text}")
+            raise CommandError(f"{name}: expected {least:g} {bounds}, got {text}", status=2)
         return value
 
     parse.__name__ = kind.__name__  # argparse's message shows it
@@ -47,7 +47,7 @@ def add_nets(parser: argparse.ArgumentParser) -> None:
         "what runs the nets: the service's engine for a CPU, or float32 in torch "
         "(default: served for the released weights on the CPU, else torch)"
     )
-    parser.add_argument("--engine", metavar="served|torch", help=text)
+    parser.add_argument("--engine", choices=("served", "torch"), help=text)
     text = "cpu, or a GPU such as cuda:0 (default: cpu)"
     parser.add_argument("--device", default="cpu", help=text)
 

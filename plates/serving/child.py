@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from api.observing import logs
 from api.settings import Settings
 from api.status import State, Status
+from plate_models.process import die_with_parent
 from plates.serving.errors import GaveUp, StartError
-from plates.serving.processes import die_with_parent
 from plates.serving.supervisor import RestartBudget, log
 
 # Seconds from SIGTERM to SIGKILL: requests in progress can finish in this time.

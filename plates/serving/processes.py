@@ -1,7 +1,6 @@
-"""Process trees, parent-death signals and stale shared memory, on Linux."""
+"""Process trees and stale shared memory, on Linux."""
 
 import contextlib
-import ctypes
 import os
 import signal
 import time
@@ -10,13 +9,7 @@ from pathlib import Path
 import psutil
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - Triton's choice
-_PR_SET_PDEATHSIG = 1
 _POLL_S = 0.02
-
-
-def die_with_parent(signal_number: int) -> None:
-    """Have the kernel signal this process when the thread that started it ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal_number)
 
 
 def is_zombie(process: psutil.Process) -> bool:

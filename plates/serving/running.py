@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from plate_models.process import die_with_parent
 from plates.cli import CommandError, health
 from plates.cli.serve import LISTENING
 from plates.serving.child import python
-from plates.serving.processes import die_with_parent
 
 _STOP_S = 20.0
 _ANSWER_S, _PAUSE_S = 15.0, 0.1

@@ -143,6 +143,7 @@ REFUSED = {
         ({"data": {"x" * 900: "1"}}, "name"),
         (body(b"a=1&" * 5000, URLENCODED), "fields"),
         ({"json": {"upload": ["QUFB", "QUFB"]}}, "One photo"),
+        ({"json": {"upload": BASE64, "roi": [0, 0, 9, 9]}}, 'not once as "x0,y0,x1,y1"'),
         ({"json": [1]}, "object"),
         ({"json": {"x" * 50_000: "1"}}, "name"),
         (as_json(b'{"\\ud800": 1}'), "'?'"),  # half a surrogate pair can't be quoted

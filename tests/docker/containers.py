@@ -25,7 +25,7 @@ from dockerfile_parse import DockerfileParser
 from pandas import Timedelta
 from support import ROOT, SAMPLES, read_samples
 
-from plates.serving.processes import die_with_parent
+from plate_models.process import die_with_parent
 
 IMAGES = ("triton", "triton-cpu", "gateway")
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]

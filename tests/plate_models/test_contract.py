@@ -152,6 +152,9 @@ def test_model_info_names_the_weights_the_device_and_the_size(tmp_path, monkeypa
     args |= {"model_instance_kind": "GPU", "model_instance_device_id": "3"}
     spent = {"decode": 1.5, "yolo": 20.0}
     origin, wanted = contract.read_origin(args), {contract.MODEL_INFO}
+    (tmp_path / "1" / release.MANIFEST).write_text(json.dumps(manifest)[:-1])  # a full disk
+    with pytest.raises(RuntimeError, match=r"/1/exported\.json is damaged .*: run `make export`"):
+        contract.read_origin(args)
     (info,) = contract.outputs_of([], PHOTO, origin, wanted, spent)[contract.MODEL_INFO]
     assert json.loads(info) == {
         "version": "1",

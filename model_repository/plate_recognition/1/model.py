@@ -8,7 +8,7 @@ import traceback
 import cv2
 import triton_python_backend_utils as pb_utils
 
-from plate_models import contract, heap
+from plate_models import contract, process
 from plate_models.backends import bls
 from plate_models.cores import choose_threads, photos_at_once
 from plate_models.pipeline import read_plates
@@ -22,12 +22,11 @@ sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 class TritonPythonModel:
     def initialize(self, args):
         cv2.setNumThreads(1)  # each slot is a thread
-        heap.keep_freed_memory()
+        process.keep_freed_memory()
         self.origin = contract.read_origin(args)
         self.config = contract.config_from(contract.version_folder(args))
-        processes = sum(
-            group["count"] for group in json.loads(args["model_config"])["instance_group"]
-        )
+        groups = json.loads(args["model_config"])["instance_group"]
+        processes = sum(group["count"] for group in groups)
         self.slots = bls.Slots(photos_at_once(choose_threads(), processes), self._answer)
 
     def execute(self, requests):

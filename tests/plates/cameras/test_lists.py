@@ -16,6 +16,7 @@ CAR, OTHER = "X556XM750", "B840CK197"
         "plate\nx556xm 750\nB840CK197\n",
         "Х556ХМ 750\nВ 840 СК-197\n",  # Cyrillic
         "\ufeffowner;Plate ;since\nIvanova;X556XM750;1,5\nPetrov;B840CK197;2,5\n",
+        "sep=;\nowner;plate\nIvanova;X556XM750\nPetrov;B840CK197\n",  # Excel's first line
         "\n# people\nX556XM750,Ivanova\n\nB840CK197\n",
     ],
 )

@@ -38,6 +38,7 @@ def check(run, tmp_path):
         ("PLATES_CORS_ORIGINS=null", "PLATES_CORS_ORIGINS: 'null' is no origin"),
         ("PLATES_CORS_ORIGINS=https://a/b", "PLATES_CORS_ORIGINS: 'https://a/b' is no origin"),
         ("PLATES_TRITON_METRICS_URL=triton", "PLATES_TRITON_METRICS_URL: String should match"),
+        (f"PLATES_TRITON_CA_FILE={__file__}", f"PLATES_TRITON_CA_FILE: {__file__} has no CA cert"),
         ("PLATES_PORT", "line 1: expected NAME=value"),
         (os.fsdecode(b"\xff\xfe\x00"), "line 1: expected NAME=value"),  # an image
     ],
