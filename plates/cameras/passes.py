@@ -31,8 +31,9 @@ _EDGE = 0.12
 _NEARER, _SIDEWAYS = 0.15, 1.0
 # A match is reported from this probability on, and again after each rise by the second number.
 _LEAST_MATCH, _SURER_MATCH = 0.5, 0.01
-# Frames' times may be out of order by so many seconds; beyond that, the clock was set back.
-_OUT_OF_ORDER_S = 1.0
+# Frames' times may be out of order by so many seconds; beyond that, the clock was set back. If this
+# machine's clock gains more than the second number on the monotonic clock, it was set forward.
+_OUT_OF_ORDER_S, _MOST_GAIN_S = 1.0, 30.0
 # While no frame comes, passes end one frame interval after their time-out, at most so much later.
 _LONGEST_INTERVAL_S = 15.0
 
@@ -59,7 +60,7 @@ class _OpenPass:
     fusion: Fusion
     first: _Detection
     begin: Frame  # the first frame
-    clock_offset: float  # the frames' times minus the passes' own clock
+    clock: tuple[Clock, float]  # of its times, and what they are ahead of the passes' own clock
     stream_at_start: Stream
     id: str = field(default_factory=events.new_id)
     revision: int = 0  # of the last event; 0 before any
@@ -89,7 +90,7 @@ class _OpenPass:
         self.surely_plate |= other.surely_plate
         if other.first.time < self.first.time:  # The other one began earlier, but was unreadable.
             self.first, self.begin = other.first, other.begin
-            self.clock_offset, self.stream_at_start = other.clock_offset, other.stream_at_start
+            self.clock, self.stream_at_start = other.clock, other.stream_at_start
         self.last = other.last
         bests = other.best, self.best
         self.best = max(bests, key=lambda found: (found.plate.text != "", found.plate.score))
@@ -120,7 +121,7 @@ class Passes:
     these changes; `pass.ended` once, after some seconds without a detection. A track whose text
     becomes readable joins the open pass with the same text, if there is one. With zones, only
     passes that touch a zone are reported. Frames' times may jump; where they jump back, no time
-    passes.
+    passes. If this machine's clock is set, the open passes' times follow: they were wrong before.
     """
 
     def __init__(
@@ -134,15 +135,13 @@ class Passes:
         self.camera = camera  # the name
         self.model = model  # that reads the frames; may be changed
         self.reader = reader  # may be changed; new tracks use the new one
-        self._zones = {
-            name: np.array(polygon, np.float32) for name, polygon in (zones or {}).items()
-        }
+        self._zones = {name: np.array(area, np.float32) for name, area in (zones or {}).items()}
         self._lists = lists
         self._open: dict[Track, _OpenPass] = {}
         self._stream = Stream()
         self._now, self._clock_offset, self._arrived = 0.0, 0.0, 0.0
         self._interval = 0.0  # seconds between the last two frames, by this machine's clock
-        self._clock: Clock | None = None
+        self._clock: Clock = "arrival"
 
     def add(self, frame: Frame, plates: Sequence[SeenPlate], stream: Stream) -> list[Report]:
         """Add the next frame's plates; `stream` has the counts since the stream's beginning."""
@@ -156,8 +155,8 @@ class Passes:
         alphabet = self.reader.spec.alphabet
         tracks = [track for track in self._open if track.fusion.alphabet == alphabet]
         for track in assign(plates, tracks, self._now, self.reader):
-            first = _Detection(track.plate, self._now)
-            new = _OpenPass(track.fusion, first, begin, self._clock_offset, stream)
+            first, clock = _Detection(track.plate, self._now), (self._clock, self._clock_offset)
+            new = _OpenPass(track.fusion, first, begin, clock, stream)
             pass_ = self._open.setdefault(track, new)
             pass_.stationary |= track.stationary
             detected.setdefault(pass_, new)
@@ -167,8 +166,8 @@ class Passes:
                 pass_.join(new)
             height, width = frame.image.shape[:2]
             x, y = new.first.plate.middle
-            for name, polygon in self._zones.items():
-                if cv2.pointPolygonTest(polygon, (x / width, y / height), False) >= 0:
+            for name, area in self._zones.items():
+                if cv2.pointPolygonTest(area, (x / width, y / height), False) >= 0:
                     pass_.zones[name] = None
             reports += self._update(pass_)
         return reports + self._end(self._now)
@@ -195,14 +194,20 @@ class Passes:
 
     def _take_time(self, frame: Frame) -> None:
         arrived = time.monotonic()
-        if frame.clock != self._clock:  # This machine's clock measures the time between two clocks.
-            passed = arrived - self._arrived if self._clock else 0.0
-            self._clock_offset = frame.captured - self._now - passed
-        elif frame.captured - self._clock_offset < self._now - _OUT_OF_ORDER_S:
-            self._clock_offset = frame.captured - self._now
+        waited = arrived - self._arrived if self._arrived else 0.0
+        passed = frame.captured - self._clock_offset - self._now
+        set_forward = frame.clock == "arrival" and passed > waited + _MOST_GAIN_S
+        # The monotonic clock measures the time between two clocks.
+        if frame.clock != self._clock or set_forward:
+            self._clock_offset += passed - waited
+        elif passed < -_OUT_OF_ORDER_S:
+            self._clock_offset += passed
         self._now = max(self._now, frame.captured - self._clock_offset)
-        self._interval = min(arrived - self._arrived, _LONGEST_INTERVAL_S) if self._arrived else 0.0
+        self._interval = min(waited, _LONGEST_INTERVAL_S)
         self._clock, self._arrived = frame.clock, arrived
+        for pass_ in self._open.values():
+            if pass_.clock[0] == "arrival":
+                pass_.clock = self._clock, self._clock_offset
 
     def _update(self, pass_: _OpenPass) -> list[Report]:
         """Report a new text or match; a pass with the text of another open pass joins that one."""
@@ -256,7 +261,7 @@ class Passes:
     def _report(
         self, pass_: _OpenPass, kind: events.Kind, fused: Fused, match: Match | None
     ) -> Report:
-        best, offset = pass_.best.plate, pass_.clock_offset
+        best, (clock, offset) = pass_.best.plate, pass_.clock
         pass_.revision += 1
         read = answer_of(fused.reading, best.box, best.quad, best.detection_score)
         text = best.candidates[0][0] if best.candidates else ""
@@ -275,7 +280,7 @@ class Passes:
                 first=pass_.first.time + offset,
                 last=pass_.last.time + offset,
                 best=pass_.best.time + offset,
-                source=pass_.begin.clock,
+                source=clock,
                 position_s=round(pass_.begin.position_s, 3),
             ),
             motion=events.Motion(
@@ -300,5 +305,4 @@ def _is_whole(plate: SeenPlate, frame: Frame) -> bool:
 
 def _without_text(plate: SeenPlate) -> SeenPlate:
     """The plate as unreadable: a part of a text looks like another text."""
-    nothing = plate.log_probs[:, :0]
-    return replace(plate, text="", score=0.0, candidates=(), log_probs=nothing)
+    return replace(plate, text="", score=0.0, candidates=(), log_probs=plate.log_probs[:, :0])

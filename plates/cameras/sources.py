@@ -104,8 +104,7 @@ class FrameSource:
 
     def _hand_over(self, frame: Frame) -> None:
         height, width = frame.image.shape[:2]
-        sides = np.array((width, height) * 2)
-        x0, y0, x1, y1 = np.rint(sides * self._crop).astype(int)
+        x0, y0, x1, y1 = np.rint(np.multiply((width, height) * 2, self._crop)).astype(int)
         frame = replace(frame, image=np.ascontiguousarray(frame.image[y0:y1, x0:x1]))
         if not frame.image.size:  # The picture has only a few pixels.
             return
@@ -342,20 +341,13 @@ class MotionGate:
     _AT_LEAST_EVERY_S = 1.0
 
     def __init__(self) -> None:
-        self._seen: NDArray[np.int16] | None = None  # the last selected frame
-        self._read_at = 0.0
+        self._seen, self._read_at = np.empty(0, np.int16), -math.inf  # the last selected frame
 
     def moved(self, frame: Frame) -> bool:
         """Whether to read a frame: it differs from the last selected one, or that is long ago."""
-        tiles = cv2.resize(frame.image, self._TILES_WH, interpolation=cv2.INTER_AREA)
-        now = tiles.astype(np.int16)
-        waited_s = frame.captured - self._read_at
-        still = (
-            self._seen is not None
-            and 0 <= waited_s < self._AT_LEAST_EVERY_S
-            and int(np.abs(now - self._seen).max()) < self._LEAST
-        )
-        if still:
+        now = cv2.resize(frame.image, self._TILES_WH, interpolation=cv2.INTER_AREA).astype(np.int16)
+        is_recent = 0 <= frame.captured - self._read_at < self._AT_LEAST_EVERY_S
+        if is_recent and np.abs(now - self._seen).max() < self._LEAST:
             return False
         self._seen, self._read_at = now, frame.captured
         return True

@@ -140,11 +140,7 @@ class Store:
         self._engine.dispose()
 
     def add(
-        self,
-        event: Pass,
-        picture: bytes | None,
-        targets: Iterable[str],
-        created: float | None = None,
+        self, event: Pass, picture: bytes | None, targets: Iterable[str], created: float = 0.0
     ) -> bool:
         """Write an event, by default created now, and its deliveries; False if it exists."""
         row = event.model_dump(include={"revision", "type", "camera", "text"})
@@ -230,12 +226,12 @@ class Store:
             connection.execute(change.where(_is(delivery)))
         return change is retry
 
-    def purge(self, now: float, targets: Iterable[str]) -> None:
+    def purge(self, now: float, targets: Iterable[str], longer_s: float = 0.0) -> None:
         """Delete a batch of events that aren't kept, and deliveries without event or target."""
         done = ~_pending & (_events.c.created < now - _LIVE_S)
         # Keep the last event of an open pass, to end it after a crash; delete a pass's end last.
         unneeded = done & (_superseded | (_ended & ~_preceded))
-        old = _events.c.created < now - self._storage.days * 86_400
+        old = _events.c.created < now - self._storage.days * 86_400 - longer_s
         obsolete = _deliveries.c.target.not_in(list(targets)) | ~sa.exists().where(_of_event)
         with self._transaction(write=True) as connection:
             connection.execute(sa.delete(_deliveries).where(obsolete))

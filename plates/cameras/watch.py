@@ -39,7 +39,8 @@ CSV_COLUMNS = (
 )
 _HEADINGS = ("camera", "seen", "text", "format", "score", "motion", "list")
 _SHOWN = 30  # passes in the table
-_TICKS = 1000  # per second, in the timestamps of annotated videos
+# In annotated videos: ticks per second, and the longest gap in ticks; longer ones are left out.
+_TICKS, _LONGEST_GAP = 1000, 3_600_000
 
 log = logging.getLogger("plates.cameras")
 
@@ -210,7 +211,10 @@ def annotated_videos(folder: Path, fps: float) -> Iterator[Output]:
         frame = av.VideoFrame.from_ndarray(drawn, "rgb24")
         # Stream positions restart after a reconnection; a video's timestamps must increase.
         first, last = times.get(step.camera, (step.frame.captured, -1))
-        now = max(last + 1, round((step.frame.captured - first) * _TICKS))
+        now = round((step.frame.captured - first) * _TICKS)
+        if not last < now <= last + _LONGEST_GAP:  # The clock may have been set.
+            now = last + 1
+            first = step.frame.captured - now / _TICKS
         times[step.camera] = first, now
         frame.pts, frame.time_base = now, Fraction(1, _TICKS)
         container.mux(stream.encode(frame))

@@ -31,4 +31,4 @@ def seen(text, middle, width=120.0, sure=0.999):
 
 
 def frame_at(second):
-    return Frame(IMAGE, 1_769_860_800.0 + second, "arrival", second)
+    return Frame(IMAGE, 1_769_860_800.0 + second, "file", second)

@@ -69,7 +69,8 @@ def test_a_car_that_approaches_is_one_pass(fps):
 
 
 def test_an_annotated_video_shows_a_plate_until_it_has_left(tmp_path):
-    frames = [replace(frame_at(0), image=np.full((200, 400, 3), grey, "u1")) for grey in (0, 0, 60)]
+    shades = {0: 0, 0.2: 0, 7 * 86_400: 60}  # The clock is set before the last frame.
+    frames = [replace(frame_at(s), image=np.full((200, 400, 3), shades[s], "u1")) for s in shades]
     source = SimpleNamespace(frames=lambda: frames, state=Stream())
     read = [[], [seen(CAR, (200, 100))]]
     with annotated_videos(tmp_path, 5) as write:
@@ -293,16 +294,17 @@ def test_a_clock_that_jumps_neither_merges_nor_ends_nor_splits_passes():
     assert last.time.last - last.time.first == pytest.approx(0.6)
 
 
-def test_a_pass_continues_when_the_cameras_own_clock_becomes_known(monkeypatch):
+def test_a_pass_continues_when_the_clock_is_set_and_when_the_cameras_becomes_known(monkeypatch):
     """The camera's clock is a minute ahead; a car hidden at that moment is still one pass."""
     passes, plates, events = passes_of(), [seen(CAR, (400, 300))], []
     for second in (0, 0.2, 0.4, 0.6, 1.4, 1.6, 1.8):
         monkeypatch.setattr(time, "monotonic", lambda: 1000 + second)  # noqa: B023
-        ahead = {"clock": "rtcp", "captured": frame_at(second + 60).captured} if second > 1 else {}
-        frame = replace(frame_at(second), **ahead)
+        clock, ahead_s = ("rtcp", 604_860) if second > 1 else ("arrival", 604_800 * (second > 0.3))
+        frame = replace(frame_at(second), clock=clock, captured=frame_at(second + ahead_s).captured)
         events += [report.event for report in passes.add(frame, plates, Stream())]
     [last] = ended([*events, *(report.event for report in passes.close())])
-    assert last.evidence.frames_seen == 7
+    assert last.evidence.frames_seen == 7 and last.time.source == "rtcp"
+    assert last.time.first == pytest.approx(frame_at(604_860).captured, abs=1e-3)
     assert last.time.last - last.time.first == pytest.approx(1.8)
 
 
