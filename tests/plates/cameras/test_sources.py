@@ -262,11 +262,8 @@ def test_pictures_without_times_have_their_arrival_times(mjpeg, caplog, name):
 
 def test_a_playlist_is_read_at_its_pace(tmp_path, monkeypatch):
     monkeypatch.chdir(write_video(tmp_path / "live.m3u8", 4).parent)
-    with (
-        SmallServer(SimpleHTTPRequestHandler) as web,
-        opened(f"{web.url}/live.m3u8") as (s, frames),
-    ):
-        taken = wait_for(s, frames, lambda: s.state.frames_read > 30)
+    with SmallServer(SimpleHTTPRequestHandler) as web, opened(f"{web.url}/live.m3u8") as (s, them):
+        taken = wait_for(s, them, lambda: s.state.frames_read > 30)
     assert taken[-1].captured - taken[0].captured > 2
 
 
