@@ -65,9 +65,7 @@ def measure(kind: str, number: int) -> Rows:
     film, nets = render_film(kind, number), _nets()
     config = nets.config
     reader = Reader(config.grammar, config.calibration, config.specs.recognizer)
-    plates = [
-        seen_plates(nets.read(frame, still=False), frame[..., ::-1]) for frame in film.frames()
-    ]
+    plates = [seen_plates(nets.read(rgb, still=False), rgb[..., ::-1]) for rgb in film.frames()]
     return judge(film, plates, watch(film, plates, reader))
 
 

@@ -126,9 +126,8 @@ class _Frame:
         spelled = chain.from_iterable(map(reader.grammar.respellings, likely))
         suggested = dict.fromkeys(chain([self.raw], beam, spelled))
         self.texts = [t for t in suggested if t and set(t) <= set(self._alphabet)] if beam else []
-        self.alternatives = lru_cache(maxsize=4)(
-            partial(ctc.character_alternatives, plate.log_probs, alphabet=self._alphabet)
-        )
+        likelihoods = partial(ctc.character_alternatives, plate.log_probs, alphabet=self._alphabet)
+        self.alternatives = lru_cache(maxsize=4)(likelihoods)
         top_left, top_right = np.array(plate.quad[:2])
         width = max(float(np.hypot(*(top_right - top_left))), 1.0)
         self.position = (log(width), *np.mean(plate.quad, axis=0).tolist())

@@ -131,9 +131,7 @@ def _from_outputs(found: Mapping[str, NDArray[Any]], image: NDArray[np.uint8]) -
             detection_score=float(found["detection_scores"][row]),
             text=texts[row][0],
             score=float(found["text_scores"][row]),
-            candidates=tuple(
-                each for each in zip(candidates[row], scores[row], strict=True) if each[0]
-            ),
+            candidates=tuple(c for c in zip(candidates[row], scores[row], strict=True) if c[0]),
             log_probs=found["log_probs"][row].astype(np.float64),
             crop=found["crops"][row],
             evidence=evidence[row],

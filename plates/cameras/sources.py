@@ -19,6 +19,7 @@ import av.logging
 import cv2
 import numpy as np
 from av.codec.hwaccel import HWAccel
+from av.container import InputContainer
 from numpy.typing import NDArray
 
 from plates.cameras.frames import WHOLE, Clock, Crop, Frame, SourceState, Status
@@ -120,8 +121,7 @@ class Source(FrameSource):
     A stream yields its newest frame and drops those that came before it unread. A stream that ends,
     hangs or sends garbage is reconnected for ever, with exponential back-off. A file yields all
     frames; if it or its end can't be decoded, the last state is "failed". At most `fps` frames per
-    second are yielded. The address includes user and password if the camera needs them. `hwaccel`
-    is a device for decoding that PyAV supports on this machine, such as "cuda" or "vaapi".
+    second are yielded. The address includes user and password if the camera needs them.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Source(FrameSource):
             self.state.reconnects += 1
         super().close()
 
-    def _open(self) -> av.container.InputContainer:
+    def _open(self, kind: str | None) -> InputContainer:
         if not self.state.problem:
             self.state.status = "connecting"
         # By default FFmpeg analyzes five seconds of a stream before it yields frames.
@@ -169,39 +169,59 @@ class Source(FrameSource):
         # A camera could use a playlist or redirect to make this machine open internal addresses.
         if over_http and ".m3u8" not in self._address:
             options |= {"format_whitelist": _HTTP_FORMATS, "max_redirects": "0"}
-        options |= {"rtsp_transport": "tcp"} if self._address.startswith("rtsp") else {}
-        kind = "v4l2" if self._is_device else None
+        if self._address.startswith("rtsp"):  # Audio would hide that the video has stopped.
+            options |= {"rtsp_flags": "prefer_tcp", "allowed_media_types": "video"}
         hwaccel = HWAccel(self._hwaccel, allow_software_fallback=True) if self._hwaccel else None
         timeout, began = (_OPEN_S, _SILENT_S), time.monotonic()
         try:
-            return av.open(self._address, "r", kind, options, hwaccel=hwaccel, timeout=timeout)
+            found = av.open(self._address, "r", kind, options, hwaccel=hwaccel, timeout=timeout)
+            pictures = over_http and found.format.name in ("mpjpeg", "mjpeg", "image2")
+            if not pictures or found.streams.video[0].width:
+                return found
+            found.close()
         except av.error.InvalidDataError as error:
-            if time.monotonic() - began < 0.9 * _OPEN_S:
+            if time.monotonic() - began > 0.9 * _OPEN_S:
+                raise SourceError(f"nothing was received for {_OPEN_S:g} s", "silent") from error
+            if not over_http:
                 raise
-            raise SourceError(f"nothing was received for {_OPEN_S:g} s", "silent") from error
         except (av.error.OSError, av.error.ArgumentError) as error:
+            if error.errno == errno.EINVAL and re.match("[^/]*//[^/@]*:.*[/?#].*@", self._address):
+                raise SourceError("write / in the password as %2F, ? as %3F, # as %23") from error
             if not over_http or error.errno not in (errno.EIO, errno.EINVAL):
                 raise
             raise SourceError("no video is there, but a page, a playlist or a redirect") from error
+        if kind:
+            raise SourceError("it has sent no picture that can be decoded")
+        return self._open("mjpeg")  # FFmpeg ignores headers of pictures that it doesn't accept.
 
     def _read(self) -> None:
         """Decode one connection until it ends."""
-        with self._open() as container:
+        with self._open("v4l2" if self._is_device else None) as container:
             if not container.streams.video or container.format.name == "tty":  # a text, drawn
                 raise SourceError("it has no video")
             stream = container.streams.video[0]
             # With frame threading the decoder would delay the stream by a frame per thread.
             stream.thread_type = "SLICE"
             clock = _CaptureClock(container, self._address, self._live)
-            due_s, least_s = -math.inf, math.inf
-            began, frozen = time.monotonic(), False
-            for frame in _decoded(container, stream, clock):
+            due_s, least_s, frozen = -math.inf, math.inf, False
+            began = played = time.monotonic()  # when a playlist's position 0 was played
+            for frame in _decoded(container, clock):
                 if self._over.is_set():
                     return
+                if not frame:
+                    self.state.status, self.state.problem = "silent", _no_picture_for(_SILENT_S)
+                    continue
                 captured, position_s = clock.of(frame)
+                if self._live and container.format.name == "hls":  # Segments arrive in bursts.
+                    early_s = played + position_s - time.monotonic()
+                    if 0 < early_s < 1:
+                        self._over.wait(early_s)
+                    else:  # It is late, or its times have jumped.
+                        played -= early_s
+                now = time.monotonic()
                 if clock.source == "rtcp":
                     # Compare with the least delay; wall clocks may be wrong, or set meanwhile.
-                    delay_s = time.monotonic() - position_s
+                    delay_s = now - position_s
                     least_s = min(least_s + _CREEP_S, delay_s)
                     late = delay_s - least_s > _LATE_S
                     stream.codec_context.skip_frame = "NONKEY" if late else "DEFAULT"
@@ -210,7 +230,10 @@ class Source(FrameSource):
                 on_time = 0 <= position_s - due_s + self._step_s / 8 < self._step_s
                 due_s = self._step_s + (due_s if on_time else position_s)
                 image = cast(NDArray[np.uint8], frame.to_ndarray(format="bgr24"))
-                frozen = self._live and self._has_frozen(image)
+                picture = image[::16, ::16].tobytes()
+                if picture != self._picture:  # `_picture` may be of an earlier connection.
+                    self._picture, self._changed_at = picture, now
+                frozen = self._live and now - self._changed_at > _SILENT_S
                 if not frozen:
                     upright = np.rot90(image, round(frame.rotation / 90))
                     self._hand_over(Frame(upright, captured, clock.source, position_s))
@@ -218,13 +241,6 @@ class Source(FrameSource):
                     break
             if frozen:
                 raise SourceError(f"the picture has not changed for {_SILENT_S:g} s", "frozen")
-
-    def _has_frozen(self, image: NDArray[np.uint8]) -> bool:
-        """Whether all pictures were the same for too long, also over several connections."""
-        picture, now = image[::16, ::16].tobytes(), time.monotonic()
-        if picture != self._picture:
-            self._picture, self._changed_at = picture, now
-        return now - self._changed_at > _SILENT_S
 
     def _hand_over(self, frame: Frame) -> None:
         self.state.status, self.state.problem, self._worked = "live", "", True
@@ -256,7 +272,7 @@ class PushedFrames(FrameSource):
 class _CaptureClock:
     """Determines when frames were captured, and by which clock."""
 
-    def __init__(self, container: av.container.InputContainer, address: str, live: bool) -> None:
+    def __init__(self, container: InputContainer, address: str, live: bool) -> None:
         self._container, self._live = container, live
         self.source: Clock = "arrival" if live else "file"
         if not live:  # `_began` is the first frame's time; a file was modified at its last frame.
@@ -291,8 +307,8 @@ class _CaptureClock:
             return self._began + position_s, position_s
         # Frames before the first report with side data use the container's start time.
         epoch_s = self._epoch_s or (self._container.start_time_realtime or 0) / 1e6
-        known = epoch_s + time_s if epoch_s else 0.0
-        if abs(known - now) < _MOST_SKEW_S:
+        known = epoch_s + time_s
+        if epoch_s and abs(known - now) < _MOST_SKEW_S:
             self.source = "rtcp"
             return known, position_s
         self.source = "arrival"
@@ -302,23 +318,36 @@ class _CaptureClock:
         return now - (began - self._least_s), position_s
 
 
-def _decoded(
-    container: av.container.InputContainer, stream: av.VideoStream, clock: _CaptureClock
-) -> Iterator[av.VideoFrame]:
-    """Decode the stream; skip broken packets, unless nothing else comes for too long."""
-    decoded_at, broken = time.monotonic(), False
-    for packet in container.demux(stream):
-        clock.hear(packet)
-        broken = packet.is_corrupt if packet.size else broken  # A file's last packet is empty.
-        try:
-            frames = packet.decode()
-        except av.error.InvalidDataError:
-            frames, broken = [], True
-        now = time.monotonic()
-        if now - decoded_at > _SILENT_S and not frames:
-            raise SourceError(f"it has sent no picture that can be decoded for {_SILENT_S:g} s")
-        decoded_at = now if frames else decoded_at
-        yield from frames
+def _no_picture_for(seconds: float) -> str:
+    return f"it has sent no picture that can be decoded for {seconds:g} s"
+
+
+def _decoded(container: InputContainer, clock: _CaptureClock) -> Iterator[av.VideoFrame | None]:
+    """Decode the stream; skip broken packets, unless nothing else comes for too long.
+
+    Yields None for each packet after a while without a picture. A stream may begin up to 20 seconds
+    before its first keyframe.
+    """
+    decoded_at, broken, longest_s = time.monotonic(), False, 3 * _SILENT_S
+    try:
+        for packet in container.demux(video=0):
+            clock.hear(packet)
+            broken = packet.is_corrupt if packet.size else broken  # A file's last packet is empty.
+            try:
+                frames = packet.decode()
+            except av.error.InvalidDataError:
+                frames, broken = [], True
+            now = time.monotonic()
+            if frames:
+                decoded_at, longest_s = now, _SILENT_S
+            elif now - decoded_at > longest_s:
+                raise SourceError(_no_picture_for(longest_s))
+            elif now - decoded_at > _SILENT_S:
+                yield None
+            yield from frames
+    except av.error.OSError as error:  # A response over HTTP without a length ends like this.
+        if error.errno != errno.EIO or not container.name.startswith("http"):
+            raise
     if broken:
         raise SourceError("its end can't be decoded")
 

@@ -7,6 +7,7 @@ import socket
 import struct
 import time
 from contextlib import closing, contextmanager, suppress
+from http.server import SimpleHTTPRequestHandler
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -67,9 +68,9 @@ class MjpegHandler(QuietHandler):
             self.begin(status, location="/inside.ts", content_type=kind)
             self.wfile.write(b"#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n/inside.ts\n")
             return
-        if name == "snapshot.jpg":
+        if name.endswith(".jpg"):
             data = cv2.imencode(".jpg", picture(0))[1].tobytes()
-            self.begin(content_length=len(data))
+            self.begin(**{"content_length": len(data)} if name == "snapshot.jpg" else {})
             self.wfile.write(data)
             return
         self.begin(content_type="multipart/x-mixed-replace; boundary=frame")
@@ -81,7 +82,8 @@ class MjpegHandler(QuietHandler):
                 shown = picture(0 if still else number)
                 data = cv2.imencode(".jpg", shown)[1].tobytes()
                 data = bytes(len(data)) if name == "lying" else data
-                head = f"--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {len(data)}\r\n\r\n"
+                of = "jpg" if name == "jpg" else "jpeg"
+                head = f"--frame\r\nContent-Type: image/{of}\r\nContent-Length: {len(data)}\r\n\r\n"
                 self.wfile.write(head.encode() + data + b"\r\n")
                 time.sleep(0.2 if name == "slow" else 0.04)
 
@@ -183,12 +185,6 @@ def test_the_newest_frame_of_a_stream_is_read_and_dropped_ones_are_counted(mjpeg
         assert state.delay_s < 0.5
 
 
-def test_frames_of_a_stream_without_times_have_their_arrival_times(mjpeg):
-    with opened(f"http://{mjpeg}/slow", 6) as (source, frames):
-        taken = wait_for(source, frames, lambda: source.state.frames_read > 5)
-        assert 0 <= time.time() - taken[-1].captured < 0.5
-
-
 def test_rtsp_is_read_and_reconnected(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "_LONGEST_PAUSE_S", 0.5)
     write_video(tmp_path / "a.mp4", 8)
@@ -256,9 +252,19 @@ def test_redirects_and_playlists_of_a_camera_are_not_followed(mjpeg, name):
     assert name in MjpegHandler.requests and "inside.ts" not in MjpegHandler.requests
 
 
-def test_a_single_picture_is_requested_repeatedly(mjpeg):
-    with opened(f"http://{mjpeg}/snapshot.jpg") as (source, frames):
-        wait_for(source, frames, lambda: source.state.frames_read > 2)
+@pytest.mark.parametrize("name", ["slow", "jpg", "snapshot.jpg", "without_length.jpg"])
+def test_pictures_without_times_have_their_arrival_times(mjpeg, caplog, name):
+    with opened(f"http://{mjpeg}/{name}", 6) as (source, frames):
+        taken = wait_for(source, frames, lambda: source.state.frames_read > 5)
+        assert 0 <= time.time() - taken[-1].captured < 0.5
+    assert not caplog.text
+
+
+def test_a_playlist_is_read_at_its_pace(tmp_path, monkeypatch):
+    monkeypatch.chdir(write_video(tmp_path / "live.m3u8", 4).parent)
+    with SmallServer(SimpleHTTPRequestHandler) as web, opened(f"{web.url}/live.m3u8") as (s, them):
+        taken = wait_for(s, them, lambda: s.state.frames_read > 30)
+    assert taken[-1].captured - taken[0].captured > 2
 
 
 def test_a_server_that_accepts_connections_but_never_answers_is_silent(monkeypatch):
@@ -273,7 +279,7 @@ def test_a_server_that_accepts_connections_but_never_answers_is_silent(monkeypat
 
 def test_no_message_contains_a_password(mjpeg, caplog, monkeypatch):
     caplog.set_level(logging.DEBUG)
-    for secret, problem in (("wrong", "refuses"), ("right", "")):
+    for secret, problem in (("wrong", "refuses"), ("right", ""), ("ri/ght", "%2F")):
         with opened(f"http://viewer:{secret}@{mjpeg}/guarded") as (source, frames):
             condition = (lambda: source.state.problem) if problem else (lambda: next(frames))
             wait_for(source, frames, condition)
