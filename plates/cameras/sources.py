@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from plates.cameras.frames import WHOLE, Clock, Crop, Frame, SourceState, Status
 
 # A stream without a new picture for so many seconds is reconnected.
-_SILENT_S = 8.0
+_SILENT_S, _NO_PICTURE = 8.0, "it has sent no picture that can be decoded for {:g} s"
 _OPEN_S = 8.0
 # With a larger delay only keyframes are decoded, until the reader has caught up.
 _LATE_S = 2.0
@@ -209,7 +209,7 @@ class Source(FrameSource):
                 if self._over.is_set():
                     return
                 if not frame:
-                    self.state.status, self.state.problem = "silent", _no_picture_for(_SILENT_S)
+                    self.state.status, self.state.problem = "silent", _NO_PICTURE.format(_SILENT_S)
                     continue
                 captured, position_s = clock.of(frame)
                 if self._live and container.format.name == "hls":  # Segments arrive in bursts.
@@ -318,10 +318,6 @@ class _CaptureClock:
         return now - (began - self._least_s), position_s
 
 
-def _no_picture_for(seconds: float) -> str:
-    return f"it has sent no picture that can be decoded for {seconds:g} s"
-
-
 def _decoded(container: InputContainer, clock: _CaptureClock) -> Iterator[av.VideoFrame | None]:
     """Decode the stream; skip broken packets, unless nothing else comes for too long.
 
@@ -341,7 +337,7 @@ def _decoded(container: InputContainer, clock: _CaptureClock) -> Iterator[av.Vid
             if frames:
                 decoded_at, longest_s = now, _SILENT_S
             elif now - decoded_at > longest_s:
-                raise SourceError(_no_picture_for(longest_s))
+                raise SourceError(_NO_PICTURE.format(longest_s))
             elif now - decoded_at > _SILENT_S:
                 yield None
             yield from frames

@@ -244,6 +244,23 @@ def test_a_faulty_stream_is_detected_and_reconnected(mjpeg, monkeypatch, name, s
         wait_for(source, frames, lambda: name != "frozen" or source.state.status == "live")
 
 
+def test_a_stream_may_begin_long_before_its_first_keyframe(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(sources, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def packet(time_s, *frames):
+        return SimpleNamespace(
+            size=1, is_corrupt=False, decode=lambda: (now.insert(0, time_s), frames)[1]
+        )
+
+    packets = [packet(7), packet(20), packet(23, "picture"), packet(30), packet(32)]
+    camera = SimpleNamespace(name="rtsp://gate", demux=lambda video: packets)
+    decoded = sources._decoded(camera, Mock())
+    assert [next(decoded), next(decoded)] == [None, "picture"]
+    with pytest.raises(sources.SourceError, match="for 8 s"):
+        next(decoded)
+
+
 @pytest.mark.parametrize("name", ["playlist", "redirect"])
 def test_redirects_and_playlists_of_a_camera_are_not_followed(mjpeg, name):
     with opened(f"http://{mjpeg}/{name}") as (source, frames):
