@@ -254,7 +254,7 @@ def test_a_stream_may_begin_long_before_its_first_keyframe(monkeypatch):
         )
 
     packets = [packet(7), packet(20), packet(23, "picture"), packet(30), packet(32)]
-    camera = SimpleNamespace(name="rtsp://gate", demux=lambda video: packets)
+    camera = SimpleNamespace(name="rtsp://gate", demux=Mock(return_value=packets))
     decoded = sources._decoded(camera, Mock())
     assert [next(decoded), next(decoded)] == [None, "picture"]
     with pytest.raises(sources.SourceError, match="for 8 s"):
