@@ -111,20 +111,17 @@ LINES = "\r\n".join(BASE64[at : at + 76] for at in range(0, len(BASE64), 76))
 # As node-red-contrib-plate-recognizer 1.0.3 sends it: no space before the parameter.
 DASHES = {"content-type": f"multipart/form-data;boundary={'-' * 26}683467894704582608514088"}
 NO_PADDING = base64.urlsafe_b64encode(PHOTO).rstrip(b"=")
-DATA_ADDRESS = f"data:image/jpeg;base64,{BASE64}"
 
 
 @pytest.mark.parametrize(
     ("path", "options"),
     [
-        (READER, {"data": {"upload": BASE64}}),
         (READER, {"content": f"upload={BASE64}", "headers": URLENCODED}),  # plus signs not escaped
-        (READER, {"files": {"upload": (None, BASE64)}}),
         (READER, {"files": {"upload": (None, BASE64)}, "headers": DASHES}),
         (READER, {"files": {"upload": (None, LINES)}}),
         (READER, {"files": {"upload": (None, NO_PADDING)}}),
         (READER, {"json": {"upload": BASE64, "camera_id": None, "regions": ["ru"], "mmc": False}}),
-        (READER, {"json": {"upload": DATA_ADDRESS, "config": {}}}),
+        (READER, {"json": {"upload": f"data:image/jpeg;base64,{BASE64}", "config": {}}}),
         (ALPR, {"data": {"upload": BASE64}}),
         (ALPR, {"json": {"image": BASE64}}),
     ],
@@ -163,7 +160,6 @@ def test_the_timestamp_comes_back_in_utc_and_the_last_camera_id_counts(client):
         (ALPR, {"min_confidence": "0.995"}, []),
         (ALPR, {"min_confidence": ""}, READ),
         # Parameters of our own API.
-        *((path, {"roi": "0,0,60,32"}, READ) for path in (READER, ALPR)),
         *((path, {"roi": "0,0,59,100"}, []) for path in (READER, ALPR)),
         *((path, {"min_width": 101}, []) for path in (READER, ALPR)),
     ],

@@ -117,13 +117,6 @@ def test_other_countries_do_not_change_the_reading_of_a_russian_plate(text, doub
     assert choose_reading(log_probs, evidence, grammar_of(*RECOGNIZER.countries)) == before
 
 
-def test_formats_of_other_countries_decide_look_alikes_by_their_place_too():
-    every, bold = grammar_of(*RECOGNIZER.countries), Calibration(elsewhere_readable_from=0.5)
-    log_probs = log_probs_of("ZA1O0CD", {3: {"O": 0.6, "0": 0.4}})
-    found = choose_reading(log_probs, Evidence(1), every, bold)
-    assert (found.text, found.format) == ("ZA100CD", "sk.car")
-
-
 def test_common_layouts_decide_look_alikes_in_texts_of_unknown_format():
     every = grammar_of(*RECOGNIZER.countries)
     seen = [log_probs_of("12ABC6O", {6: {"O": p, "0": 1 - p}}) for p in (0.6, 0.99)]

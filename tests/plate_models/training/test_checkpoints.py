@@ -89,7 +89,6 @@ REFUSED = {
     "a tensor and a text": (saved({"state_dict": {"a": SEEN, "b": ""}}), "'b' is none"),
     "a module without tensors": (saved(nn.Identity()), "Identity"),
     "empty file": (Path.touch, "neither a safetensors file nor a torch archive"),
-    "folder": (Path.mkdir, "can't be read"),
     "missing": (lambda _: None, "can't be read"),
 }
 

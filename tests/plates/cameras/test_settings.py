@@ -109,7 +109,6 @@ def test_an_error_names_all_problems_at_once_without_passwords(tmp_path):
     [
         "cameras = [",
         'cameras = ["rtsp://admin:hunter2@camera"]',
-        "cameras = [1]",
         'storage = "postgresql://plates:hunter2@db/plates"',
         "",
         "[[targets]]\nname = [1]",

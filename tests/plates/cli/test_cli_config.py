@@ -31,7 +31,6 @@ def check(run, tmp_path):
         ("PLATES_PORT=99999", "PLATES_PORT: Input should be less than or equal to 65535"),
         ("PLATES_RATE_LIMIT=inf", "PLATES_RATE_LIMIT: Input should be a finite number"),
         ("PLATES_PROFILE=tpu", "PLATES_PROFILE: Input should be 'cpu' or 'gpu'"),
-        ("PLATES_TRITON_URL=http://triton:8000", "PLATES_TRITON_URL: 'http://triton:8000' is not"),
         ("PLATES_TOKENS= ,", "PLATES_TOKENS: there is nothing between the commas"),
         ("PLATES_CORS_ORIGINS=gate.example", "PLATES_CORS_ORIGINS: 'gate.example' is no origin"),
         ("PLATES_CORS_ORIGINS=*", "PLATES_CORS_ORIGINS: '*' is no origin"),

@@ -92,7 +92,6 @@ def test_a_killed_demo_takes_its_service_with_it(tmp_path):
 
 
 def test_demo_reports_a_silent_service_and_one_that_ends(run, tmp_path, monkeypatch):
-    """First a service listens but never answers, then one ends before it is ready."""
     words = ("demo", SCENE, "--output", tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"

@@ -64,7 +64,6 @@ def test_a_start_tries_each_version_once_if_none_starts(repository, healer, capl
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        ({"code": BROKEN}, "no such luck"),
         ({"code": MODEL.replace(TEXT, "X999XX99")}, "read X999XX99"),
         ({}, "2/weights.bin is not what was exported"),
     ],
