@@ -10,13 +10,12 @@ from api.uploads.receiving import FORM, JSON, URLENCODED, UploadForm
 
 Responses = dict[int | str, dict[str, Any]]
 
-# Not `model`, which FastAPI would also list as application/json. Batches put the schema there.
-_PROBLEM_SCHEMA = {"$ref": f"#/components/schemas/{ProblemDocument.__name__}"}
-
 
 def problem_response(description: str) -> dict[str, Any]:
     """The OpenAPI response of a route that may answer with a problem document."""
-    content = {"application/problem+json": {"schema": _PROBLEM_SCHEMA}}
+    # Not `model`, which FastAPI would also list as application/json. Batches put the schema there.
+    schema = {"$ref": f"#/components/schemas/{ProblemDocument.__name__}"}
+    content = {"application/problem+json": {"schema": schema}}
     return {"content": content, "description": description}
 
 

@@ -7,10 +7,9 @@ THREADS = "PLATES_THREADS"
 # While this many photos wait for a net, the cores work on the others. Each further photo would
 # take another 17 MB (at two megapixels) and gain nothing.
 _WAITING_PHOTOS = 1
-_CGROUP = Path("/sys/fs/cgroup")
 
 
-def usable_cores(cgroup: Path = _CGROUP) -> int:
+def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     """Count the cores that this process may use, at least 1.
 
     These are the cores of its CPU affinity, or fewer if a container's quota of processor time

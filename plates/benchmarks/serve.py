@@ -117,12 +117,9 @@ def compare(url: str, published: Path, photo: bytes, seconds: float) -> Rows:
             return client.post("/v1/plates", content=photo, headers=headers).json()["plates"]
 
         boxes = [plate["box"] for plate in read_by_service()]
-
-        def read_by_published() -> object:
-            return shape.read(decode(photo), boxes)
+        readers = read_by_service, lambda: shape.read(decode(photo), boxes)
 
         def turn() -> list[float]:
-            readers = read_by_service, read_by_published
             return [1000 * timeit(reader, number=1) for reader in readers]
 
         # In turns, because a machine's speed drifts by a tenth within minutes.

@@ -56,8 +56,7 @@ def service(url: str | None, pid: int | None = None, **settings: str) -> Iterato
         given = {"PLATES_STATUS_FILE": str(status_file)} | settings
         with running_service(given, log) as (process, url):
             wait_until_ready(url, _START_S, process, log)
-            ready_s = time.monotonic() - began
-            yield Service(url, process.pid, log, status_file, ready_s)
+            yield Service(url, process.pid, log, status_file, ready_s=time.monotonic() - began)
         if status := process.returncode:
             raise CommandError(f"the service ended with status {status}:\n{tail(log)}")
         if left := [path.name for path in leftovers(f"plates_{process.pid}_")]:

@@ -86,7 +86,6 @@ class Output:
         self.plates, self.work = folder / "plates", folder / "work"
         self.listing = folder / "listing.parquet"
         self.manifest, self.failed = folder / "manifest.json", folder / "failed.csv"
-        self._lock = folder / ".lock"
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -94,7 +93,7 @@ class Output:
         try:
             for folder in (self.plates, self.work):
                 folder.mkdir(parents=True, exist_ok=True)
-            file = self._lock.open("a+", encoding="utf-8")
+            file = (self.folder / ".lock").open("a+", encoding="utf-8")
         except OSError as error:
             raise OutputError(f"{self.folder}: {error.strerror}") from error
         with file:

@@ -148,7 +148,7 @@ class Passes:
         self._take_time(frame)
         self._stream = stream
         detected: dict[_OpenPass, _OpenPass] = {}
-        plates = [plate if _is_whole(plate, frame) else _without_text(plate) for plate in plates]
+        plates = [_whole_or_unread(plate, frame) for plate in plates]
         # One row of the picture: a pass needs the width of its first frame, but no pixels.
         begin = replace(frame, image=frame.image[:1].copy())
         # Readings with another alphabet can't be fused with earlier frames: those passes end.
@@ -297,12 +297,9 @@ class Passes:
         return Report(event, best.crop)
 
 
-def _is_whole(plate: SeenPlate, frame: Frame) -> bool:
-    """Whether the picture's edge can't cut the plate."""
+def _whole_or_unread(plate: SeenPlate, frame: Frame) -> SeenPlate:
+    """The plate; as unreadable if the edge may cut it: a part of a text looks like another."""
     (x0, y0, x1, y1), (height, width) = plate.box, frame.image.shape[:2]
-    return min(x0, y0, width - x1, height - y1) >= _EDGE * (y1 - y0)
-
-
-def _without_text(plate: SeenPlate) -> SeenPlate:
-    """The plate as unreadable: a part of a text looks like another text."""
+    if min(x0, y0, width - x1, height - y1) >= _EDGE * (y1 - y0):
+        return plate
     return replace(plate, text="", score=0.0, candidates=(), log_probs=plate.log_probs[:, :0])

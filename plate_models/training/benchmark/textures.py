@@ -10,8 +10,6 @@ from numpy.random import Generator
 from plate_models.training.imaging import Field, Image
 from plate_models.training.tables import pick, tables_of
 
-Colour = tuple[float, float, float]
-
 _SIDE = 1024
 _TABLES = tables_of(__file__)
 
@@ -47,7 +45,7 @@ def draw_background(rng: Generator, size_wh: tuple[int, int]) -> Image:
     return np.concatenate(parts)
 
 
-def _colour(field: Field, scale: Sequence[Colour]) -> Image:
+def _colour(field: Field, scale: Sequence[tuple[float, float, float]]) -> Image:
     """Map a field in [0, 1] to a scale of evenly spaced colours; (H, W, 3) uint8 RGB."""
     places = np.linspace(0, 255, len(scale))
     channels = [np.interp(np.arange(256), places, tone) for tone in np.transpose(scale)]

@@ -93,7 +93,6 @@ def _striped(image: Image) -> Image:
 
 
 def _cut(box: Box) -> Recipe:
-    """A recipe that crops the photo to a box."""
     x0, y0, x1, y1 = (max(0, round(edge)) for edge in box)
     return lambda image: (image[y0:y1, x0:x1], imaging.shift_by(-x0, -y0))
 

@@ -287,7 +287,6 @@ TRAINING_SHARES, CALIBRATION_SHARES = (
 
 @cache
 def _code_odds(kind: str) -> list[tuple[str, float]]:
-    """All region codes of a kind, with their odds."""
     about, names = kind_named(kind), kind_named(kind).country.regions
     listed = [code for code in sorted(names) if any(fits(one, code) for one in about.table.region)]
     codes = list(about.codes) or listed
@@ -314,12 +313,6 @@ def _sample_region(kind: PlateKind, rng: Generator, repeats: bool) -> str:
     return str(choose(codes, rng)[0])
 
 
-def _sample_number(digits: int, first: int, rng: Generator) -> str:
-    if rng.random() < _REPEAT_SHARE:
-        return str(rng.integers(1, 10)) * digits
-    return f"{rng.integers(first, 10**digits):0{digits}d}"
-
-
 def _sample_letters(letters: str, count: int, rng: Generator) -> Iterator[str]:
     if not letters:
         return iter("")
@@ -336,8 +329,10 @@ def _draw_text(kind: PlateKind, rng: Generator, repeats: bool) -> str:
     chars: list[str] = []
     for symbol, group in groupby(symbols):
         count = len(list(group))
-        if symbol == "#":
-            chars += _sample_number(count, first, rng)
+        if symbol == "#" and rng.random() < _REPEAT_SHARE:
+            chars += str(rng.integers(1, 10)) * count
+        elif symbol == "#":
+            chars += f"{rng.integers(first, 10**count):0{count}d}"
         elif symbol == "L":
             chars += islice(letters, count)
         elif symbol == "A":
