@@ -333,14 +333,14 @@ def _decoded(container: InputContainer, clock: _CaptureClock) -> Iterator[av.Vid
                 frames = packet.decode()
             except av.error.InvalidDataError:
                 frames, broken = [], True
-            now = time.monotonic()
+            waited_s = time.monotonic() - decoded_at
             if frames:
-                decoded_at, longest_s = now, _SILENT_S
-            elif now - decoded_at > longest_s:
+                yield from frames  # A file waits here for its reader.
+                decoded_at, longest_s = time.monotonic(), _SILENT_S
+            elif waited_s > longest_s:
                 raise SourceError(_NO_PICTURE.format(longest_s))
-            elif now - decoded_at > _SILENT_S:
+            elif waited_s > _SILENT_S:
                 yield None
-            yield from frames
     except av.error.OSError as error:  # A response over HTTP without a length ends like this.
         if error.errno != errno.EIO or not container.name.startswith("http"):
             raise
