@@ -16,7 +16,7 @@ _LISTED_AS = {"roi": ' as "x0,y0,x1,y1"', "countries": ' as "sk,cz"'}
 _PIXELS = TypeAdapter(Annotated[float, Field(allow_inf_nan=False)])
 
 
-def _checked_countries(value: str) -> str:
+def _checked_list(value: str) -> str:
     return value and ",".join(checked_countries(value.split(",")))
 
 
@@ -41,7 +41,7 @@ class PlateFilter(BaseModel):
         description="Only plates whose box has at least this width in pixels",
         examples=[60],
     )
-    countries: Annotated[str, AfterValidator(_checked_countries)] | None = Field(
+    countries: Annotated[str, AfterValidator(_checked_list)] | None = Field(
         None,
         description="Countries whose plate formats are recognized, the most likely first; "
         "other formats are `unknown`. The weights support some or all of "

@@ -21,7 +21,7 @@ class EngineError(Exception):
 class Nets:
     """Detector, rectifier and recognizer as `pipeline.read_plates` takes them, and their config.
 
-    The engine is one of `nets.ENGINES`; the device is torch's, such as "cpu" or "cuda:0".
+    The engine is one of `engines.ENGINES`; the device is torch's, such as "cpu" or "cuda:0".
     """
 
     detect: Detect

@@ -10,12 +10,11 @@ from typing import Any
 
 from plate_models import release
 from plate_models.contract import GRAPHS, config_from
+from plate_models.engines import ENGINES
 from plate_models.engines.loaded import EngineError, Nets
 from plate_models.release import PHOTO_MODEL, REPOSITORY, WEIGHTS_DIR, is_current, sources_of
 from plate_models.spec import MODEL_VERSION
 
-# "served": the repository's CPU profile, with its settings; "torch": float32 modules, CPU or GPU.
-ENGINES = ("served", "torch")
 _PARAMETER = re.compile(
     r'^parameters\s*{\s*key:\s*"(\w+)"\s*value\s*{\s*string_value:\s*"(\w*)"', re.MULTILINE
 )

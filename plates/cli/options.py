@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from plate_models.engines import ENGINES
 from plate_models.release import WEIGHTS_DIR
 from plates.cli import CommandError
 
@@ -47,7 +48,7 @@ def add_nets(parser: argparse.ArgumentParser) -> None:
         "what runs the nets: the service's engine for a CPU, or float32 in torch "
         "(default: served for the released weights on the CPU, else torch)"
     )
-    parser.add_argument("--engine", choices=("served", "torch"), help=text)
+    parser.add_argument("--engine", choices=ENGINES, help=text)
     text = "cpu, or a GPU such as cuda:0 (default: cpu)"
     parser.add_argument("--device", default="cpu", help=text)
 
