@@ -1,4 +1,4 @@
-"""Shared by the dialects of all other services."""
+"""What the other services' APIs have in common: errors, fields of requests, boxes in pixels."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

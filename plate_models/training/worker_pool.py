@@ -1,4 +1,4 @@
-"""Worker processes."""
+"""Pools of worker processes of one thread each, which render and read many pictures."""
 
 import multiprocessing
 import os

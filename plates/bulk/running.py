@@ -35,7 +35,7 @@ _REPORT_EVERY_S, _KEPT_NAMES = 15.0, 5
 _CHUNKS_IN_FLIGHT = 2
 # Ray Data keeps some kilobytes for each block until its run ends, so each run has only so many.
 _CHUNKS_PER_ROUND = 2000
-# Enough for numbers of chunks; by default Ray takes a third of the machine's memory.
+# Enough for numbers of chunks; by default Ray takes 30 % of the machine's memory.
 _OBJECT_STORE_BYTES = 80 * 2**20
 
 

@@ -1,4 +1,4 @@
-"""The `plates` command."""
+"""The entry point of the `plates` command, which runs the module of the subcommand."""
 
 import argparse
 import io
