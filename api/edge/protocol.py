@@ -238,9 +238,10 @@ class GatewayProtocol(H11Protocol):
             if self.cycle.response_started:  # A second answer would end up inside the first.
                 self.transport.close()
                 return
-        self.transport.write(_answer(status))
+        request_id = str(uuid.uuid4())
+        self.transport.write(_answer(status, request_id))
         self._limits.metrics.connections_refused.labels(status).inc()
-        log.info("Refused a connection", extra={"status": status})
+        log.info("Refused a connection", extra={"request_id": request_id, "status": status})
         if not self._count_as_surplus():
             self.transport.close()
             return
@@ -250,9 +251,8 @@ class GatewayProtocol(H11Protocol):
                 self.transport.write_eof()
 
 
-def _answer(status: int) -> bytes:
+def _answer(status: int, request_id: str) -> bytes:
     """A complete HTTP response, made without h11, whose state may not allow a response."""
-    request_id = str(uuid.uuid4())
     document = plain_document(status, _DETAILS[status], request_id)
     response = problem_json(document, {"Connection": "close", REQUEST_ID_HEADER: request_id})
     first = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}".encode()

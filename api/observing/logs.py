@@ -15,7 +15,7 @@ from typing import Literal
 # The id of the current request, which each line contains.
 current_request_id: ContextVar[str] = ContextVar("current_request_id", default="")
 # The fields that log calls may pass as `extra`.
-FIELDS = ("method", "route", "status", "ms", "bytes_in", "plates", "refusal")
+FIELDS = ("request_id", "method", "route", "status", "ms", "bytes_in", "plates", "refusal")
 Format = Literal["json", "text"]
 
 

@@ -77,7 +77,7 @@ def fields_of_json(body: bytes) -> Fields:
 
 
 def _as_text(value: object) -> bytes:
-    text = value if isinstance(value, str) else json.dumps(value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text.encode(errors="replace")
 
 

@@ -36,8 +36,8 @@ _OTHER_PARTS = 15
 COPIES_AT_TRITON = 4
 # Memory per byte of base64 text while it is decoded: the text itself and its copies.
 COPIES_OF_TEXT = 4
-# The same for JSON that is not pure ASCII, as Python's strings then take up to 4 bytes a character.
-COPIES_OF_WIDE_TEXT = 10
+# The same for JSON with wide characters: one makes its whole string take 4 bytes a character.
+COPIES_OF_WIDE_TEXT = 13
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class _BodyReader:
             return await run_in_threadpool(
                 base64_photos.fields_of_urlencoded, body, self._form.fields
             )
-        if not body.isascii():
+        if not body.isascii() or b"\\u" in body:
             self._take_more(len(body) * (COPIES_OF_WIDE_TEXT - COPIES_OF_TEXT))
         return await run_in_threadpool(base64_photos.fields_of_json, body)
 

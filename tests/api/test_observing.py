@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import grpc
 import pytest
 from fake_triton import refusing
+from gateway_support import answer_to
 from photo_files import BAD
 from prometheus_client.parser import text_string_to_metric_families
 from small_server import Reply, small_server
@@ -32,8 +33,7 @@ def encodings_of(piece):
 
 
 SECRETS = [TOKEN, WRONG, NAME, CAMERA, FORM, PATH, QUERY, METHOD, *READ]
-SECRETS += encodings_of(PHOTO[:60])
-SECRETS += encodings_of(PHOTO[len(PHOTO) // 2 :][:60])
+SECRETS += encodings_of(PHOTO[:60]) + encodings_of(PHOTO[len(PHOTO) // 2 :][:60])
 
 
 @pytest.fixture
@@ -104,15 +104,16 @@ def test_the_access_log_has_one_line_per_request(fake, configure_logs, capsys):
     with running_gateway(fake) as client:
         answers = [post_raw(client, PHOTO), post_raw(client, b""), client.get("/nowhere/at/all")]
         answers.append(post_raw(client, PHOTO, roi="secret"))
-    lines = map(json.loads, capsys.readouterr().err.splitlines())
+        refused = answer_to(client, b"no HTTP\r\n\r\n")
+    lines = list(map(json.loads, capsys.readouterr().err.splitlines()))
+    assert any(str(line.get("request_id")).encode() in refused for line in lines)
     access = [line for line in lines if line["logger"] == "plates.access"]
     assert len(access) == len(answers)
     # A line is written after its answer is sent, so that lines may be in another order.
-    by_id = {line["request_id"]: line for line in access}
+    by_id = {line.pop("request_id"): line for line in access}
     good, empty, nowhere, invalid = (by_id[answer.headers["x-request-id"]] for answer in answers)
     assert good.pop("time").endswith("+00:00")
     assert good.pop("ms") > 0
-    del good["request_id"]
     named = {"level": "info", "logger": "plates.access", "message": "answered"}
     asked = {"method": "POST", "route": "/v1/plates", "status": 200}
     assert good == named | asked | {"bytes_in": len(PHOTO), "plates": 2}

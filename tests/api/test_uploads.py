@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 import time
 import tracemalloc
@@ -26,6 +27,7 @@ from photo_files import GOOD
 from starlette.requests import Request
 from support import PHOTO, assert_problem, number, post_form, post_raw, running_gateway, wait_until
 
+from api.errors import InvalidForm
 from api.settings import Settings
 from api.uploads.receiving import UploadForm, UploadMemory, read_upload
 
@@ -138,6 +140,8 @@ BODIES = {
     "raw": ("image/jpeg", PIXELS),
     "json": ("application/json", json.dumps({"upload": ENCODED.decode()}).encode()),
     "json of wide characters": ("application/json", WIDE.encode()),
+    "escapes, no photo": ("application/json", b'{"upload": {"": "\\ud83d\\ude00%s"}}' % ENCODED),
+    "DEL, no photo": ("application/json", b'{"camera": {"": "%s"}}' % (b"\x7f" * 4_000_000)),
     "escaped": (URLENCODED, b"upload=" + quote(ENCODED).encode()),
     "lines": (URLENCODED, b"upload=" + quote(base64.encodebytes(PIXELS)).encode()),
     "form": (MULTIPART, form(part(PIXELS, "form-data; name=upload; filename=a"))),
@@ -158,7 +162,8 @@ def test_reading_an_upload_holds_no_more_memory_than_is_counted(name):
         memory, deadline = UploadMemory(2**40), SimpleNamespace(remaining_s=60)
         headers = [(b"content-type", content_type.encode())]
         request = Request({"type": "http", "method": "POST", "headers": headers}, receive)
-        with memory.share() as take:
+        refused = pytest.raises(InvalidForm) if "no photo" in name else contextlib.nullcontext()
+        with memory.share() as take, refused:
 
             def note(count):
                 take(count)
