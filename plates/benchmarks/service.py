@@ -13,8 +13,8 @@ import pandas
 import psutil
 
 from plates.cli import CommandError
-from plates.serving.processes import leftovers
 from plates.serving.running import running_service, tail, wait_until_ready
+from plates.serving.triton import shared_memory
 
 _START_S, _PATIENCE_S = 90.0, 15.0
 # A stub has its instance's name, such as yolo_0_0: model, instance group, number.
@@ -33,9 +33,14 @@ class Service:
     ready_s: float | None = None
 
 
-def add_service(parser: argparse.ArgumentParser) -> None:
+def add_url(parser: argparse.ArgumentParser) -> None:
     elsewhere = "a running service (default: start one on loopback, and stop it)"
     parser.add_argument("--url", metavar="http://HOST:PORT", help=elsewhere)
+
+
+def add_service(parser: argparse.ArgumentParser) -> None:
+    """Declare --url, and --pid for the tools that measure processes."""
+    add_url(parser)
     here = "process `plates serve` of that service on this machine, to measure it"
     parser.add_argument("--pid", type=int, help=here)
 
@@ -59,7 +64,7 @@ def service(url: str | None, pid: int | None = None, **settings: str) -> Iterato
             yield Service(url, process.pid, log, status_file, ready_s=time.monotonic() - began)
         if status := process.returncode:
             raise CommandError(f"the service ended with status {status}:\n{tail(log)}")
-        if left := [path.name for path in leftovers(f"plates_{process.pid}_")]:
+        if left := [path.name for path in shared_memory(f"plates_{process.pid}_")]:
             raise CommandError(f"the service has stopped and left shared memory: {left}")
 
 

@@ -25,7 +25,7 @@ from plates.benchmarks.report import Report, Rows, Verdict, none_of
 from plates.benchmarks.service import Service, add_service, footprints, service
 from plates.cli import CommandError
 from plates.cli.options import add_number
-from plates.serving.processes import leftovers
+from plates.serving.triton import shared_memory
 
 MEBIBYTE = 2**20
 # Share of the level, per hour: at this rate it would take four days to double.
@@ -96,7 +96,7 @@ def _measure(pid: int) -> dict[str, float]:
     found = footprints(pid)
     names = found["part"] + " (" + found["pid"].astype(str) + ")"
     memory = found["rss_bytes"] / MEBIBYTE
-    shared = sum(path.stat().st_blocks * 512 for path in leftovers(f"plates_{pid}_"))
+    shared = sum(path.stat().st_blocks * 512 for path in shared_memory(f"plates_{pid}_"))
     totals = {MEMORY: memory.sum(), SHARED: shared / MEBIBYTE, FILES: found["files"].sum()}
     return totals | dict(zip(names, memory, strict=True))
 

@@ -50,7 +50,7 @@ def ask(
 
     try:
         answer = httpx.get(url, verify=verify, trust_env=False, timeout=timeout_s)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:  # the last of IDNA
         raise CommandError(f"{url}: {str(error) or type(error).__name__}") from error
     if answer.status_code not in accepted:
         raise CommandError(f"{url}: {answer.status_code} {answer.text[:300]}".rstrip())

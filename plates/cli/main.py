@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A crop's matrices are small: several threads take longer. NumPy reads the variable.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     words = list(sys.argv[1:] if argv is None else argv)
-    _prepare_output()
+    _prepare_streams()
     try:
         arguments = _parse(words)
         status = int(arguments.run(arguments) or 0)
@@ -77,13 +77,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def _prepare_output() -> None:
+def _prepare_streams() -> None:
     """Escape characters that stdout can't encode, as stderr does; replace closed streams."""
-    for number, name in enumerate(("stdout", "stderr"), start=1):
+    # A file or socket with a closed stream's number would be lost in programs that commands start.
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
-            os.set_inheritable(number, True)  # for programs that commands start
-            setattr(sys, name, open(number, "w", errors="backslashreplace"))  # noqa: SIM115, PTH123
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            os.set_inheritable(number, True)
+            mode = "w" if number else "r"
+            setattr(sys, name, open(number, mode, errors="backslashreplace"))  # noqa: SIM115, PTH123
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 

@@ -16,7 +16,6 @@ import psutil
 
 from api.status import State, Status
 from plate_models.release import DEFAULT_GOLDEN
-from plates.serving import processes
 from plates.serving.client import TritonHttp
 from plates.serving.errors import EmbeddedTritonError, PreflightError, RequestError, VersionError
 from plates.serving.supervisor import RestartBudget, log
@@ -182,8 +181,8 @@ class TritonHealer:
         if self._triton.poll() is not None:
             return _PART, "it has ended by itself"
         for stub, model in self._stubs.items():
-            is_dead = processes.is_zombie(stub) and not self._stopped.wait(_REAPED_S)
-            if is_dead and processes.is_zombie(stub):
+            is_dead = is_zombie(stub) and not self._stopped.wait(_REAPED_S)
+            if is_dead and is_zombie(stub):
                 # All further requests to the model fail, and Triton does not report it.
                 return model, f"a process of {model} has died"
         now = time.monotonic()
@@ -199,6 +198,14 @@ class TritonHealer:
         """Find the processes in which Triton runs Python (stubs), and their models."""
         self._stubs = {stub: _model_of(stub) for stub in self._triton.stubs}
         self._restarts = dict.fromkeys(self._stubs.values(), 0) | self._restarts
+
+
+def is_zombie(process: psutil.Process) -> bool:
+    """Report whether a process has ended but is not reaped yet."""
+    try:
+        return process.is_running() and process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _model_of(stub: psutil.Process) -> str:

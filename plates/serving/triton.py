@@ -5,6 +5,7 @@ import os
 import random
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -16,7 +17,6 @@ from pathlib import Path
 import psutil
 
 from api.settings import Settings
-from plates.serving import processes
 from plates.serving.client import KEY_HEADER, TritonHttp
 from plates.serving.errors import PreflightError, StartError
 from plates.serving.installation import Installation, find_installation, find_problems
@@ -38,7 +38,8 @@ _LOG = "triton.log"
 _LOG_TAIL_LINES = 30
 # Decoders write messages about clients' photos to the log, too.
 MAX_LOG_BYTES = 8 * 2**20
-_POLL_S = 0.1
+_POLL_S, _KILL_POLL_S = 0.1, 0.02
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - Triton's choice
 # Below the ports of outgoing connections, which could take a port while Triton is restarted.
 _PORTS = range(20_000, 32_768)
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - compared with, not listened on
@@ -99,7 +100,7 @@ class EmbeddedTriton:
 
     def tidy(self) -> None:
         """Make shared memory, which holds photos, private; empty a log that is too long."""
-        for segment in processes.leftovers(self.shm_prefix):
+        for segment in shared_memory(self.shm_prefix):
             with contextlib.suppress(OSError):  # It has gone, or is another user's.
                 segment.chmod(0o600)
         log = self._folder and self._folder / _LOG
@@ -146,9 +147,9 @@ class EmbeddedTriton:
         try:
             if server is not None:
                 # The stubs are in the server's group. They survive its crash, and ignore SIGTERM.
-                processes.kill_group(server.pid, KILL_S)
+                _kill_group(server.pid, KILL_S)
                 server.poll()
-                for segment in processes.leftovers(self.shm_prefix):
+                for segment in shared_memory(self.shm_prefix):
                     with contextlib.suppress(OSError):  # It has gone, or is another user's.
                         segment.unlink()
             if folder is not None:
@@ -247,3 +248,22 @@ class EmbeddedTriton:
             if time.monotonic() > deadline:
                 raise StartError(f"Triton was not ready after {READY_S:g} s:\n{self.log_tail()}")
             time.sleep(_POLL_S)
+
+
+def _kill_group(leader: int, timeout: float) -> None:
+    """SIGKILL the processes of a group until none is left or the time is up.
+
+    They are reaped, too: in a container orphans become children of its first process.
+    """
+    deadline = time.monotonic() + timeout
+    with contextlib.suppress(ProcessLookupError):
+        while time.monotonic() < deadline:
+            os.killpg(leader, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(-leader, os.WNOHANG)
+            time.sleep(_KILL_POLL_S)
+
+
+def shared_memory(prefix: str) -> list[Path]:
+    """List the shared-memory segments whose name begins with a server's prefix."""
+    return sorted(SHARED_MEMORY.glob(f"{prefix}*")) if prefix else []

@@ -9,13 +9,13 @@ from api.settings import Settings
 from plate_models.engines.nets import load_nets
 from plates.cameras.fusion import Reader
 from plates.cameras.recognizer import TritonRecognizer, seen_plates
-from plates.serving import processes
+from plates.serving.triton import SHARED_MEMORY
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
 
 def shared_memory():
-    return set(processes.SHARED_MEMORY.glob("psm_*"))  # as Python names its segments
+    return set(SHARED_MEMORY.glob("psm_*"))  # as Python names its segments
 
 
 def test_frames_are_read_alike_through_shared_memory_and_over_the_network(triton):

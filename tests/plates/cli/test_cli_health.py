@@ -15,6 +15,9 @@ def test_a_service_is_healthy_if_it_answers_200_and_its_supervisor_is_ready(run,
             done = run("health", *f"{server.url}/{words}".split())
             assert done.returncode == status
             assert status == 0 or f"{words} no photo is read" in done.stderr
+        for url in ("http://a..b/", "http://xn--ü/"):
+            done = run("health", url)
+            assert done.returncode == 1 and done.stderr.startswith(f"plates health: {url}: ")
         status = '{"state": "%s", "restarts": {}}'
         reasons = {status % state: f"says: {state}" for state in ("healing", "failed", "stopped")}
         reasons |= dict.fromkeys(("", "[]", status % "well"), "there is no status")

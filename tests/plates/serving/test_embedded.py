@@ -15,7 +15,7 @@ import pytest
 from serving_support import BROKEN, MODEL, SLOW, make_repository, ticked_until
 from support import embedded_triton, is_alive, running_triton, wait_until
 
-from plates.serving import healing, processes, supervisor, triton
+from plates.serving import healing, supervisor, triton
 from plates.serving.errors import GaveUp, StartError
 from plates.serving.healing import TritonHealer
 
@@ -51,7 +51,7 @@ def test_two_servers_run_side_by_side_and_leave_nothing(models, tmp_path, monkey
         assert len({one.grpc_url, one.http_url, other.grpc_url, other.http_url}) == 4
         families = family_of(one) + family_of(other)
         assert len(set(families)) == 4
-        assert processes.leftovers(one.shm_prefix) and processes.leftovers(other.shm_prefix)
+        assert triton.shared_memory(one.shm_prefix) and triton.shared_memory(other.shm_prefix)
         listening = psutil.Process(one._server.pid).net_connections()
         hosts = [c.laddr.ip for c in listening if c.status == psutil.CONN_LISTEN]
         assert len(hosts) == 3 and all(host.endswith("127.0.0.1") for host in hosts)
@@ -61,7 +61,7 @@ def test_two_servers_run_side_by_side_and_leave_nothing(models, tmp_path, monkey
         assert other.http.is_ready() and other.http.plates(b"photo", 10)
         assert one.poll() is not None and other.poll() is None
     assert all_dead(families)
-    assert not processes.leftovers(one.shm_prefix) + processes.leftovers(other.shm_prefix)
+    assert not triton.shared_memory(one.shm_prefix) + triton.shared_memory(other.shm_prefix)
     assert folder is not None and not folder.exists()
 
 
@@ -80,7 +80,7 @@ def test_the_server_dies_with_its_killed_owner(models, tmp_path):
         owner.kill()
     assert len(family) == 2
     wait_until(lambda: all_dead([int(pid) for pid in family]))
-    wait_until(lambda: not processes.leftovers(prefix))
+    wait_until(lambda: not triton.shared_memory(prefix))
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
@@ -94,7 +94,7 @@ def test_a_stop_leaves_no_process_and_no_shared_memory(models, number, monkeypat
             wait_until(lambda: server.poll() is not None)
             assert server.stubs == []
     assert all_dead(family)
-    assert not processes.leftovers(server.shm_prefix)
+    assert not triton.shared_memory(server.shm_prefix)
 
 
 def test_a_model_that_is_never_ready_is_a_start_error_with_a_reason(models, monkeypatch):
@@ -104,7 +104,7 @@ def test_a_model_that_is_never_ready_is_a_start_error_with_a_reason(models, monk
     with pytest.raises(StartError, match=r"not ready after 2 s:\n(.|\n)*loading: plate_recognit"):
         server.start()
     assert server.poll() == 1
-    assert not processes.leftovers(server.shm_prefix)
+    assert not triton.shared_memory(server.shm_prefix)
 
 
 def test_a_server_restarts_on_the_same_ports_until_it_fails_too_often(models, monkeypatch):
@@ -133,7 +133,7 @@ def test_a_server_restarts_on_the_same_ports_until_it_fails_too_often(models, mo
             assert (server.grpc_url, server.http_url, server.metrics_url) == addresses
             assert server.http.key == key  # The cameras' processes got the key at their start.
             assert all_dead(before)
-            assert not processes.leftovers(prefix)
+            assert not triton.shared_memory(prefix)
         assert healer.status.restarts == {"triton": 2, "plate_recognition": 1}
         (models / CODE).write_text(HANGING)
         server._server.kill()
@@ -143,4 +143,4 @@ def test_a_server_restarts_on_the_same_ports_until_it_fails_too_often(models, mo
             ticked_until(healer, lambda: False)
     finally:
         healer.stop()
-    assert not processes.leftovers(server.shm_prefix)
+    assert not triton.shared_memory(server.shm_prefix)

@@ -12,8 +12,7 @@ from support import embedded_triton
 
 from plates.serving import client, healing, supervisor, versions
 from plates.serving.errors import GaveUp, StartError
-from plates.serving.healing import TritonHealer
-from plates.serving.processes import is_zombie
+from plates.serving.healing import TritonHealer, is_zombie
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 

@@ -10,7 +10,7 @@ from tritonclient.utils import InferenceServerException
 
 from plates.serving.client import KEY_HEADER, TritonHttp
 from plates.serving.errors import RequestError
-from plates.serving.processes import leftovers
+from plates.serving.triton import shared_memory
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
@@ -45,5 +45,5 @@ def test_only_photos_health_and_metrics_need_no_key(triton):
     metrics = httpx.get(f"http://{server.metrics_url}/metrics", timeout=10).text
     assert "nv_inference_request_success" in metrics
     server.tidy()  # The healer calls it regularly.
-    regions = leftovers(server.shm_prefix)
+    regions = shared_memory(server.shm_prefix)
     assert regions and not any(path.stat().st_mode & 0o077 for path in regions)
