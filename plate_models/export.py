@@ -83,14 +83,14 @@ def export(
     if not plates and (golden or weights_folder.resolve() == release.WEIGHTS_DIR):
         raise ExportError(f"{photo}: expected a plate that the weights read, they read none")
     home.mkdir(parents=True, exist_ok=True)
-    for config in release.REPOSITORY.rglob("*.pbtxt"):
-        place = repository / config.relative_to(release.REPOSITORY)
-        if not place.exists():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(config, place)
     # In the same folder, so that files can be moved to their places.
     with TemporaryDirectory(prefix=".", dir=home) as folder:
         staged = Path(folder)
+        for config in release.REPOSITORY.rglob("*.pbtxt"):
+            place = repository / config.relative_to(release.REPOSITORY)
+            if not place.exists():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(config, staged / config.name).replace(place)
         hashes = _export_graphs(nets, staged, version)
         manifest = {
             **sources,

@@ -67,8 +67,6 @@ _CLEAREST, _SURE_MOVED = 6, 0.85
 _LENGTHS, _TURNS = np.arange(0.03, 0.16, 0.008), np.exp(1j * np.radians((-14, -7, 7, 14)))
 _SHIFTS = ((0.03, 0.0), (-0.03, 0.0), (0.0, 0.06), (0.0, -0.06))  # of a box's width and height
 
-Point = tuple[float, float]
-
 
 @dataclass(frozen=True)
 class PipelineConfig:
@@ -99,7 +97,7 @@ class Plate:
     # x0, y0, x1, y1 in pixels of the upright photo: the bounding box of the quad if the plate is
     # readable, else the detector's box.
     box: Box
-    quad: tuple[Point, ...]  # corners TL, TR, BR, BL of the plate's own orientation
+    quad: tuple[tuple[float, float], ...]  # corners TL, TR, BR, BL of the plate's own orientation
     detection_score: float  # in [0, 1]
     lines: int  # of text, 1 or 2
     reading: Reading
@@ -201,7 +199,7 @@ def _read_found(
     views += _low_characters(read, views, config)
     home = config.grammar.name
     if config.still:
-        _discard_signs_and_parts(views, image.shape[1], home)
+        _reject_signs_and_cut_plates(views, image.shape[1], home)
     best: dict[int, _View] = {}
     for view in views:
         before = best.get(view.plate)
@@ -284,7 +282,7 @@ def _low_characters(read: Read, views: list[_View], config: PipelineConfig) -> l
     return further
 
 
-def _discard_signs_and_parts(views: list[_View], width: int, home: str) -> None:
+def _reject_signs_and_cut_plates(views: list[_View], width: int, home: str) -> None:
     """Make probable signs, and plates that the photo's sides may cut off, unreadable, in place."""
     for view in views:
         abroad = country_of(view.reading.format) != home
@@ -329,6 +327,7 @@ def _without_parts(plates: list[Plate]) -> list[Plate]:
 
 
 def _is_read(plate: Plate) -> bool:
+    """Whether the detector is sure, and the plate is readable."""
     return plate.detection_score >= _SURE_BOX and plate.reading.readable
 
 

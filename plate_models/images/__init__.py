@@ -34,7 +34,7 @@ from PIL import (
 
 from plate_models.images import containers, heic, jpeg, tiff
 from plate_models.images.files import ACCEPTED, type_of
-from plate_models.images.outline import Defect, NotRead, Outline
+from plate_models.images.outline import SIDEWAYS, Defect, NotRead, Outline
 from plate_models.spec import LIMITS, Limits
 
 # Pillow's warnings quote the file's content: clients could fill the log, and Python's registry of
@@ -54,10 +54,7 @@ _OPENERS: dict[str, tuple[Callable[[bytes], Outline], Callable[[io.BytesIO], Any
     "GIF": (containers.gif, GifImagePlugin.GifImageFile),
     "HEIC": (heic.outline, pi_heif.open_heif),
 }
-_DECODED_BY_OPENCV = ("JPEG", "WEBP", "BMP")
 _TYPES = "JPEG, PNG, WebP, HEIC, BMP, TIFF or GIF"  # for messages
-_DEEP_MODES = ("I", "F")
-_SIDEWAYS = (5, 6, 7, 8)
 
 
 class ImageError(ValueError):
@@ -129,7 +126,7 @@ def decode(data: bytes, limits: Limits = LIMITS) -> NDArray[np.uint8]:
             jpeg.check_last_scan(outline.core)
         if header.format == "HEIC":
             pixels = decoders.with_libheif(file)
-        elif header.format in _DECODED_BY_OPENCV:
+        elif header.format in ("JPEG", "WEBP", "BMP"):
             pixels = decoders.with_opencv(outline.core, file.mode)
         else:
             pixels = decoders.with_pillow(file)
@@ -180,9 +177,9 @@ def _open(data: bytes, limits: Limits) -> tuple[ImageHeader, Outline, Any]:
     cut = image_type == "HEIC" and 0 < size_wh[0] * size_wh[1] <= width * height
     if size_wh != (width, height) and not cut:
         raise BrokenImage(_damaged(image_type))
-    if file.mode in _DEEP_MODES:
+    if file.mode in ("I", "F"):
         raise UnsupportedType("Samples of 32 bits are not read. Convert the picture to JPEG.")
-    width, height = size_wh[::-1] if outline.orientation in _SIDEWAYS else size_wh
+    width, height = size_wh[::-1] if outline.orientation in SIDEWAYS else size_wh
     return ImageHeader(image_type, width, height), outline, file
 
 

@@ -9,6 +9,8 @@ import pi_heif
 from numpy.typing import NDArray
 from PIL import Image, ImageFile
 
+from plate_models.images.outline import SIDEWAYS
+
 Pixels = NDArray[np.uint8]
 
 # Callers get decoders' errors as exceptions; OpenCV would also print them to stderr.
@@ -16,7 +18,7 @@ cv2.setLogLevel(0)
 
 _ALPHA_MODES = ("RGBA", "LA", "PA")
 _BAND_PIXELS = 2_000_000
-# OpenCV's flip codes by EXIF orientation; pictures of orientation 5 to 8 are transposed first.
+# OpenCV's flip codes by EXIF orientation; sideways pictures are transposed first.
 _FLIPS = {2: 1, 3: -1, 4: 0, 6: 1, 7: -1, 8: 0}
 
 
@@ -25,7 +27,7 @@ def turn_upright(pixels: Pixels, orientation: int) -> Pixels:
 
     The EXIF orientation is 1 to 8 (Exif 2.32, 4.6.4 A); any other value means upright.
     """
-    if orientation in (5, 6, 7, 8):
+    if orientation in SIDEWAYS:
         pixels = np.asarray(cv2.transpose(pixels), np.uint8)
     if orientation in _FLIPS:
         pixels = np.asarray(cv2.flip(pixels, _FLIPS[orientation]), np.uint8)

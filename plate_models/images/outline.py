@@ -15,6 +15,7 @@ MAX_SEGMENTS = 20_000
 MAX_SCANS = 20
 # Tiles are padded at the picture's edges, so that a small picture's may be larger than it.
 LARGE_TILE = 1024
+SIDEWAYS = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 
 
 class Defect(ValueError):

@@ -129,6 +129,12 @@ def test_an_interrupted_export_leaves_no_manifest(released, repository_copy, mon
     left = {path.name for path in (repository_copy / "plate_recognition" / "1").iterdir()}
     assert left == {"model.py", "golden.jpg"}
 
+    monkeypatch.setattr(shutil, "copyfile", lambda _, to: to.write_bytes(b"half") and 1 / 0)
+    (config := repository_copy / "yolo" / "config.pbtxt").unlink()
+    with pytest.raises(ZeroDivisionError):
+        export.export(released, repository_copy)
+    assert not config.exists(), "the next export would keep it"
+
 
 def test_an_export_fails_without_a_plate_in_the_golden_photo(released, exported, tmp_path):
     photo = tmp_path / "photo.jpg"
