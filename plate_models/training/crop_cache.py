@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
@@ -108,11 +109,12 @@ class CropCache:
 def _render_block(path: Path, seed: int, count: int) -> None:
     rng = np.random.default_rng(seed)
     batch = batch_of([render_crop(rng) for _ in range(count)])
-    partial = path.with_suffix(".partial")
-    partial.mkdir(exist_ok=True)
-    for name, array in batch._asdict().items():
-        np.save(partial / f"{name}.npy", array)
-    partial.rename(path)
+    # Another training that shares the folder may render the same crops at the same time.
+    with TemporaryDirectory(dir=path.parent) as partial:
+        for name, array in batch._asdict().items():
+            np.save(Path(partial, f"{name}.npy"), array)
+        if not path.is_dir():
+            Path(partial).rename(path)
 
 
 def batch_of(samples: Sequence[CropSample], alphabet: str = RECOGNIZER.alphabet) -> CropBatch:

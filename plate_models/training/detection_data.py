@@ -119,9 +119,6 @@ class WindowSettings:
     variants: int = 3  # rendered plates per real one; each loader keeps them in memory
 
 
-_CAMERA = camera("windows")
-
-
 def degrade(image: NDArray[np.uint8], rng: Generator) -> NDArray[np.uint8]:
     """Change a window's saturation, down to grey, and photograph it; boxes stay in place."""
     if rng.random() < 0.4:
@@ -129,7 +126,7 @@ def degrade(image: NDArray[np.uint8], rng: Generator) -> NDArray[np.uint8]:
         # Night cameras have another mix of channels than luma: infrared is mostly red.
         grey = cv2.transform(image, np.tile(rng.dirichlet((1.5, 1.0, 1.0)), (3, 1)))
         image = np.asarray(cv2.addWeighted(image, vivid, grey, 1 - vivid, 0), np.uint8)
-    return photograph(image, rng, _CAMERA)
+    return photograph(image, rng, camera("windows"))
 
 
 @dataclass(frozen=True)

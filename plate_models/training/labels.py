@@ -79,7 +79,7 @@ def load_labels(folder: Path) -> list[LabelledPhoto]:
     image (or photo), x0, y0, x1, y1 (pixels of the image as stored, before EXIF turns it upright),
     and optionally text, legible (0 or 1; the default is 1 for plates with a text), lines (1 or 2;
     the default is 1), and country or kind. Spaces in texts are ignored. Raises FileNotFoundError if
-    ``plates.csv`` or a listed image is missing, LabelError if a row is invalid or repeats a box.
+    ``plates.csv`` or a listed image is missing, LabelError if a row is invalid or there is none.
     """
     plates: dict[Path, list[LabelledPlate]] = defaultdict(list)
     path, images = folder / "plates.csv", folder / "images"
@@ -93,6 +93,8 @@ def load_labels(folder: Path) -> list[LabelledPhoto]:
                 if plate.box in (other.box for other in plates[image]):
                     raise ValueError(f"{name} has that box already")
                 plates[image].append(plate)
+            if not plates:
+                raise ValueError("expected a row for each plate, found none")
         except (KeyError, TypeError, ValueError, csv.Error) as error:  # ValueError if not UTF-8
             reason = f"no column {error}" if isinstance(error, KeyError) else error
             raise LabelError(f"{path}, line {reader.line_num}: {reason}") from error

@@ -207,7 +207,7 @@ def take_over(net: nn.Module, file: weights.WeightsFile) -> None:
             own.copy_(values)
 
 
-def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
+def read_crops(data: Path, start_from: Path, seed: int) -> CropBatch:
     """Crop plates that the given weights read in ``world_photos``' training part, and clutter.
 
     A plate's label is the candidate that a person read, too, or in photos that no person checked,
@@ -216,10 +216,8 @@ def read_crops(data: Path, start_from: Path | None, seed: int) -> CropBatch:
     Raises:
         FileNotFoundError: The data folder lacks world_photos/plates.csv.
         LabelError: No reading is sure enough.
-        WeightsError: No weights are named, they can't be used, or one of the nets is missing.
+        WeightsError: The weights can't be used, or one of the nets is missing.
     """
-    if start_from is None:
-        raise WeightsError("--data needs --start-from: the weights that read the plates there")
     nets, rng = load_nets("torch", folder=start_from), np.random.default_rng(seed)
     alphabet, samples = nets.config.specs.recognizer.alphabet, list[CropSample]()
 
@@ -303,11 +301,15 @@ def train(config: RecognizerTraining) -> dict[int, float]:
     Returns:
         Exact match of the averaged weights on held-out rendered crops, by lines of text.
     """
+    if config.data and not config.start_from:
+        raise WeightsError("--data needs --start-from: the weights that read the plates there")
     cache = CropCache(config.cache, config.seed)
     with cache.rendering(config.crops, config.workers) as check_rendered:
         rng = np.random.default_rng(config.seed - 1)
         held_out = batch_of([render_crop(rng) for _ in range(config.held_out)])
-        real = read_crops(config.data, config.start_from, config.seed) if config.data else None
+        real = None
+        if config.data and config.start_from:
+            real = read_crops(config.data, config.start_from, config.seed)
         training = Training(config)
 
         def draw(rng: np.random.Generator) -> CropBatch:

@@ -1,12 +1,10 @@
 """Train one of the nets; the same command again resumes a training that was stopped.
 
 Curves and checkpoints go to the run's folder, and so do the finished weights, unless --release
-names another folder. To release the weights, copy them into weights/ (see docs/training.md).
-`plates train detector --help` lists the options of that training.
+names another folder. `plates train detector --help` lists the options of that training.
 """
 
 import argparse
-import logging
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from importlib import import_module
@@ -29,7 +27,6 @@ def run(arguments: argparse.Namespace) -> None:
     check_engine("torch", config.device)
     for folder in filter(None, (config.folder, config.release)):
         folder.mkdir(parents=True, exist_ok=True)  # Fail now, not after hours.
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     print(train(config))
 
 

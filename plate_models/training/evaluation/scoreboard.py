@@ -156,11 +156,10 @@ def score_photo(photo: Photo, nets: Nets) -> tuple[list[PlateResult], list[Answe
     predictions = read_regions(*where, nets.rectify, nets.recognize, nets.config)
     readings = choose_readings(predictions, nets.config)
     results = []
-    for row, (label, reading) in enumerate(zip(labels, readings, strict=True)):
-        about = label.lines, reading, predictions[row].crop, predictions[row].log_probs
-        known = Plate(label.box, (), 1.0, *about)
+    for label, reading, seen, found in zip(labels, readings, predictions, matched, strict=True):
+        known = Plate(label.box, (), 1.0, label.lines, reading, seen.crop, seen.log_probs)
         answer = Answer.of(name, known, 1.0)
-        answers = tuple(Answer.of(name, plate, iou) for plate, iou in matched[row])
+        answers = tuple(Answer.of(name, plate, iou) for plate, iou in found)
         results.append(PlateResult(name, label, answer, answers, photo.o_is_0, photo.least_iou))
     return results, others
 

@@ -42,6 +42,7 @@ def test_boxes_are_turned_like_their_photo(tmp_path, orientation):
         ("b.jpg,1,2,3", HEAD, ""),
         ("b.jpg,1,2,3,wide", HEAD, ""),
         ("b.jpg,1", "image,x0", "no column 'y0'"),
+        ("", HEAD, "expected a row for each plate, found none"),
         ("b.jpg,1,2,3,4,A111AA77,3", HEAD, "lines: expected 1 or 2, got '3'"),
         ("b.jpg,5,2,3,4", HEAD, "expected x0 < x1"),
         ("b.jpg,1,2,3,4,A111AA77,1.0", f"{HEAD[:-5]}legible", "legible: expected 0, or 1 where"),

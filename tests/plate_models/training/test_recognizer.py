@@ -18,7 +18,7 @@ from support import ROOT, is_alive, labelled_set, wait_until
 
 from plate_models import release, weights
 from plate_models.spec import RECOGNIZER
-from plate_models.training import recognizer
+from plate_models.training import crop_cache, recognizer
 from plate_models.training.crop_cache import CropBatch, CropCache, batch_of
 from plate_models.training.labels import LabelError
 from plate_models.training.recognizer import RecognizerTraining, Training, read_crops, train
@@ -86,7 +86,7 @@ def test_varied_crops_move_their_corners_with_the_pixels(monkeypatch):
 def test_surely_read_plates_of_real_photos_become_crops(tmp_path, monkeypatch):
     # Photos with two plates of two lines, with one that the split holds out, with two of one line.
     names = ("square_plates.jpg", "green_car.jpg", "two_at_night.jpg")
-    folder = labelled_set(tmp_path / "world_photos", *names)
+    labelled_set(tmp_path / "world_photos", *names)
     checked = tmp_path / "seen.json"
     checked.write_text("{}")
     monkeypatch.setattr("plate_models.training.labels._SEEN", checked)
@@ -105,22 +105,33 @@ def test_surely_read_plates_of_real_photos_become_crops(tmp_path, monkeypatch):
     corners = np.abs(batch.quads - batch.quads.mean(axis=1, keepdims=True)).mean(axis=(0, 1))
     assert 40 < corners[0] < 75 and 14 < corners[1] < 32
     with pytest.raises(release.WeightsError, match="--start-from"):
-        read_crops(tmp_path, None, seed=0)
+        train(RecognizerTraining(folder=tmp_path / "run", cache=tmp_path / "crops", data=tmp_path))
     with pytest.raises(release.WeightsError, match="neither net"):
         Training(RecognizerTraining(folder=tmp_path / "run", start_from=tmp_path))
-    (folder / "plates.csv").write_text("image,x0,y0,x1,y1\n")
+    checked.write_text(json.dumps({name: {"texts": []} for name in names}))
     with pytest.raises(LabelError, match="no plate there"):
         read_crops(tmp_path, release.WEIGHTS_DIR, seed=0)
+
+
+def test_two_trainings_can_render_the_same_crops_at_once(tmp_path, monkeypatch):
+    def render(rng, path=tmp_path / "000000"):  # the other training is the first to finish
+        monkeypatch.setattr(crop_cache, "render_crop", render_crop)
+        crop_cache._render_block(path, 3, 2)
+        return render_crop(rng)
+
+    monkeypatch.setattr(crop_cache, "render_crop", render)
+    crop_cache._render_block(tmp_path / "000000", 3, 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["000000"]
 
 
 def test_a_training_renders_crops_draws_curves_and_releases_weights(config, monkeypatch, capsys):
     monkeypatch.setattr(recognizer, "CropCache", partial(CropCache, block=30))
     released = config.folder / "new" / "weights"
     config = replace(config, minutes=0.02, crops=60, held_out=10, report_every=5, release=released)
-    blocked = config.cache / "000001.partial"
+    blocked = config.cache / "000001"
     blocked.parent.mkdir()
     blocked.touch()
-    with pytest.raises(FileExistsError):  # the second block's temporary folder can't be created
+    with pytest.raises(NotADirectoryError):  # the second block's folder can't get its name
         train(replace(config, folder=config.cache / "full", minutes=5, workers=2))
     blocked.unlink()
     match = train(config)
