@@ -1,6 +1,5 @@
 """The SQL database of events and of the deliveries that are still pending."""
 
-import json
 import logging
 import queue
 import threading
@@ -124,13 +123,15 @@ class Store:
 
     def __init__(self, storage: Storage) -> None:
         self._storage, self._created = storage, False
-        url = storage.url.get_secret_value()
+        url = storage.url.get_secret_value().replace("postgresql://", "postgresql+pg8000://")
         is_sqlite = url.startswith("sqlite")
         self._insert: Any = sqlite.insert if is_sqlite else postgresql.insert
-        self._lock = "BEGIN IMMEDIATE" if is_sqlite else "SELECT pg_advisory_xact_lock(7075)"
+        # PostgreSQL ends a silent writer's session: without network it'd hold the lock for hours.
+        limit = f"set_config('idle_in_transaction_session_timeout', '{_BUSY_S}s', true)"
+        lock = f"SELECT {limit}, pg_advisory_xact_lock(7075)"
+        self._lock = "BEGIN IMMEDIATE" if is_sqlite else lock
         # Without an isolation level, SQLite's transactions begin with the statement in `_lock`.
         args = {"timeout": _BUSY_S} | ({"isolation_level": None} if is_sqlite else {})
-        url = url.replace("postgresql://", "postgresql+pg8000://")
         # Open the file anew each time: it may have been replaced, for example by a backup.
         pool = sa.NullPool if is_sqlite else sa.QueuePool
         self._engine = sa.create_engine(url, connect_args=args, poolclass=pool, pool_pre_ping=True)
@@ -146,8 +147,7 @@ class Store:
         row = event.model_dump(include={"revision", "type", "camera", "text"})
         row |= {"pass_id": event.id, "started": event.time.first, "created": created or time.time()}
         # ASCII, for databases of any encoding.
-        payload = json.dumps(event.model_dump(mode="json"), separators=(",", ":"))
-        row |= {"payload": payload, "picture": picture}
+        row |= {"payload": event.model_dump_json(ensure_ascii=True), "picture": picture}
         new = self._insert(_events).values(row).on_conflict_do_nothing().returning(_events.c.seq)
         with self._transaction(write=True) as connection:
             seq = connection.scalar(new)

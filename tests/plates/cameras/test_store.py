@@ -257,8 +257,8 @@ def test_events_wait_while_the_database_is_away(postgres, caplog):
 
 
 def test_events_wait_while_the_database_hangs(postgres, caplog, monkeypatch):
-    monkeypatch.setattr("plates.cameras.store._BUSY_S", 1)
-    store, outbox = store_of(postgres.new_database()), Outbox()
+    monkeypatch.setattr("plates.cameras.store._BUSY_S", 3)
+    store, outbox = store_of(url := postgres.new_database()), Outbox()
     assert store.add(a_pass(1), None, ["a"])
     server = psutil.Process(int((postgres.data / "postmaster.pid").read_text().split()[0]))
     processes = [server, *server.children(recursive=True)]
@@ -271,5 +271,11 @@ def test_events_wait_while_the_database_hangs(postgres, caplog, monkeypatch):
         for process in processes:
             process.resume()
     assert outbox.close()
-    assert len(store.events_after(0)) == 2
+    # Another writer, whose network fails during its transaction, stops the others only so long.
+    other = store_of(url)
+    with pytest.raises(StoreUnavailable), other._transaction(write=True):
+        (outbox := Outbox()).put(partial(store.add, a_pass(3), None, ["a"]))
+        assert outbox.close()
+    other.close()
+    assert len(store.events_after(0)) == 3
     store.close()
