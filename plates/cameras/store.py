@@ -1,5 +1,6 @@
 """The SQL database of events and of the deliveries that are still pending."""
 
+import json
 import logging
 import queue
 import threading
@@ -147,7 +148,8 @@ class Store:
         row = event.model_dump(include={"revision", "type", "camera", "text"})
         row |= {"pass_id": event.id, "started": event.time.first, "created": created or time.time()}
         # ASCII, for databases of any encoding.
-        row |= {"payload": event.model_dump_json(ensure_ascii=True), "picture": picture}
+        payload = json.dumps(event.model_dump(mode="json"), separators=(",", ":"))
+        row |= {"payload": payload, "picture": picture}
         new = self._insert(_events).values(row).on_conflict_do_nothing().returning(_events.c.seq)
         with self._transaction(write=True) as connection:
             seq = connection.scalar(new)
