@@ -13,6 +13,8 @@ PHOTOS ?=
 PYTEST_ARGS ?=
 SOAK_ARGS ?=
 BULK_ARGS ?=
+# The files with live tests: collecting all others, too, takes as long as many of the tests.
+LIVE = $(notdir $(shell grep -rl --include=*.py 'mark\.live' tests))
 # As in the `plates` command: OpenMP's waiting threads would spin, and starve the servers that tests
 # start beside them.
 export GOMP_SPINCOUNT ?= 0
@@ -42,7 +44,7 @@ demo: export  ## Start the service, read photos, stop it: PHOTOS="a.jpg b.jpg" o
 test: export  ## Run all tests, including the live ones
 	@# Status 5 means that no test was collected: PYTEST_ARGS may select tests of one part only.
 	@$(PY) -m pytest -m "not live" -n 2 --dist loadfile $(PYTEST_ARGS) || [ $$? -eq 5 ]
-	@$(PY) -m pytest -m live -n 2 --dist loadfile $(PYTEST_ARGS) || [ $$? -eq 5 ]
+	@$(PY) -m pytest -m live -n 2 --dist loadfile -o python_files="$(LIVE)" $(PYTEST_ARGS) || [ $$? -eq 5 ]
 
 test-fast: $(SETUP_STAMP)  ## Run only the tests that need no server
 	@$(PY) -m pytest -m "not live" $(PYTEST_ARGS)

@@ -14,6 +14,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 import tempfile
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -29,12 +30,11 @@ from plates.serving.running import running_service
 
 def pytest_configure(config):
     """Let the renderer use two of matplotlib's typefaces; xdist workers inherit the variable."""
-    import matplotlib
-
+    matplotlib = Path(find_spec("matplotlib").origin).parent  # importing it would take longer
     folder = tempfile.TemporaryDirectory(prefix="plates-fonts-")
     config.add_cleanup(folder.cleanup)
     for name in ("DejaVuSans-Bold.ttf", "DejaVuSansMono-Bold.ttf"):
-        Path(folder.name, name).symlink_to(Path(matplotlib.get_data_path(), "fonts/ttf", name))
+        Path(folder.name, name).symlink_to(matplotlib / "mpl-data/fonts/ttf" / name)
     os.environ["PLATES_FONTS"] = folder.name
 
 

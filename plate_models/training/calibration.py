@@ -40,7 +40,7 @@ from plate_models.training.synthetic.photo import camera
 from plate_models.training.synthetic.plates import PlateStyle
 from plate_models.training.tables import choose
 from plate_models.training.worker_pool import map_ahead
-from plate_models.weights import measured_with
+from plate_models.weights import load_modules, measured_with
 
 _COLUMNS = ("kind", "width_px", "text", "read", "home", "eligible", "raw", "right")
 _BLOCK = 100
@@ -87,11 +87,11 @@ def calibrate(
         bare, repository = (Path(temporary, name) for name in ("weights", "repository"))
         shutil.copytree(weights, bare, ignore=shutil.ignore_patterns(CALIBRATION))
         write_manifest(bare)
-        ensure_exported(bare, repository)
-        home = load_exported(repository).config.specs.recognizer.countries[0]
+        home = load_modules(bare).config.specs.recognizer.countries[0]
         if home not in {country_of(kind) for kind, _ in CALIBRATION_SHARES}:
             shares = "[formats.plate] with 'shares = { calibration = 1 }'"
             raise FormatError(f"{home}.toml: no plates to render: give a format {shares}")
+        ensure_exported(bare, repository)
         found = map_ahead(partial(_read_block, repository=repository, seed=seed), workers, blocks)
         read = list(tqdm(found, "crops", len(blocks), unit="block", disable=None))
     halves = read[: len(sizes)], read[len(sizes) :]

@@ -40,7 +40,8 @@ def test_the_load_client_records_each_kind_of_answer(answer, request_, row):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # TorchScript's
 def test_serve_measures_a_service_beside_the_published_pipeline(tmp_path, monkeypatch):
-    monkeypatch.setattr(serve, "CONCURRENCIES", (1, 2))
+    for name, value in (("CONCURRENCIES", (1, 2)), ("_WARM_UPS", 1), ("_LEAST_TURNS", 1)):
+        monkeypatch.setattr(serve, name, value)
     monkeypatch.setenv("GOMP_SPINCOUNT", "0")  # the published pipeline unsets it
     # Fakes of the published recognizer, which is not part of the project.
     flat = torch.nn.Sequential(torch.nn.AvgPool2d((24, 5)), torch.nn.Flatten(2))
@@ -57,7 +58,7 @@ def test_serve_measures_a_service_beside_the_published_pipeline(tmp_path, monkey
         return answer
 
     with small_server(reply) as server:
-        words = ["--url", server.url, "--published", str(tmp_path), "--seconds", "0.3"]
+        words = ["--url", server.url, "--published", str(tmp_path), "--seconds", "0.05"]
         status, found = bench(tmp_path, "serve", *words)
     assert status == 0
     assert [one["at once"] for one in found["loads"]] == [1, 2]
