@@ -65,6 +65,10 @@ def test_the_page_explains_why_a_photo_is_refused(page, tmp_path):
     assert page.text("#problem-actions").startswith("Try again")
     page.click("#sample")
     page.wait_for(lambda: "can't be reached" in page.text("#no-sample"), "the sample's refusal")
+    page.run("window.fetch = async () => new Response('{')")  # an answer that breaks off
+    page.click("#problem-actions button")
+    page.problem("can't be reached")
+    assert page.text("#problem-actions").startswith("Try again")
 
 
 EARLY = """
