@@ -111,8 +111,7 @@ def invalid_parameters(errors: Sequence[Any]) -> InvalidParameter:
     """Convert pydantic's list of errors (`loc`, `msg`, `type`) to one problem."""
     found = []
     for error in errors:
-        detail = _DETAILS.get(error["type"], error["msg"])
-        name = str(error["loc"][-1])
-        found.append({"parameter": name, "detail": detail.removeprefix("Value error, ")})
+        detail = _DETAILS.get(error["type"], error["msg"]).removeprefix("Value error, ")
+        found.append({"parameter": str(error["loc"][-1]), "detail": detail})
     text = "; ".join(f"{item['parameter']}: {item['detail']}" for item in found)
     return InvalidParameter(f"{text}.", errors=found)
