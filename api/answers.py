@@ -95,11 +95,11 @@ class Recognition:
     plates: list[Plate]
     info: RecognitionInfo
     recognition_ms: float = 0.0  # in Triton
-    total_ms: float = 0.0  # since the upload was complete
+    total_ms: float = 0.0  # as `Timing.total`
 
 
 class Timing(BaseModel):
-    """Milliseconds since the upload was complete."""
+    """Milliseconds since the upload was complete; in a batch, since the photo's turn."""
 
     total: float
 

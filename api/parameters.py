@@ -13,6 +13,8 @@ Box = tuple[float, float, float, float]
 Pairs = Sequence[tuple[str, str]]
 F = TypeVar("F", bound=BaseModel)
 _LISTED_AS = {"roi": ' as "x0,y0,x1,y1"', "countries": ' as "sk,cz"'}
+# Instead of pydantic's words, which name our classes.
+_DETAILS = {"extra_forbidden": "There is no such parameter", "model_type": "expected an object"}
 _PIXELS = TypeAdapter(Annotated[float, Field(allow_inf_nan=False)])
 
 
@@ -109,9 +111,7 @@ def invalid_parameters(errors: Sequence[Any]) -> InvalidParameter:
     """Convert pydantic's list of errors (`loc`, `msg`, `type`) to one problem."""
     found = []
     for error in errors:
-        unknown = error["type"] == "extra_forbidden"
-        detail = "There is no such parameter" if unknown else error["msg"]
-        name = str(error["loc"][-1])
-        found.append({"parameter": name, "detail": detail.removeprefix("Value error, ")})
+        detail = _DETAILS.get(error["type"], error["msg"]).removeprefix("Value error, ")
+        found.append({"parameter": str(error["loc"][-1]), "detail": detail})
     text = "; ".join(f"{item['parameter']}: {item['detail']}" for item in found)
     return InvalidParameter(f"{text}.", errors=found)

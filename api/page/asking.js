@@ -53,25 +53,25 @@ export function filterFields({ roi, minWidth }) {
  */
 export async function readPlates(file, filter, signal) {
   const response = await post(ADDRESS, file, filterFields(filter), signal);
-  return response.json();
+  return received(response.json());
 }
 
 /** Get the photo with all its plates blurred, regardless of the filter. */
 export async function redacted(file, signal) {
   const response = await post(`${ADDRESS}?redact=true`, file, {}, signal);
-  return response.blob();
+  return received(response.blob());
 }
 
 /** Get the JSON answer of a cameras' route. */
 export async function askJson(path, fields = {}) {
   const address = new URL(path, document.baseURI);
   for (const [name, value] of Object.entries(fields)) if (value) address.searchParams.set(name, value);
-  return (await ask(address, {})).json();
+  return received((await ask(address, {})).json());
 }
 
 /** Get a picture from the server, as a Blob. */
 export async function askPicture(path) {
-  return (await ask(new URL(path, document.baseURI), {})).blob();
+  return received((await ask(new URL(path, document.baseURI), {})).blob());
 }
 
 /**
@@ -116,11 +116,16 @@ async function ask(address, options) {
   // A header can't contain other characters.
   if (/[^\x20-\x7e]/.test(token)) throw new Refusal({ status: 403, detail: "No token has such characters." });
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
-  const response = await fetch(address, { cache: "no-store", headers, ...options }).catch((error) => {
-    throw error.name === "AbortError" ? error : new Refusal({ status: 0 });
-  });
+  const response = await received(fetch(address, { cache: "no-store", headers, ...options }));
   if (!response.ok) throw await refusalOf(response);
   return response;
+}
+
+/** Wait for an answer or its body. If it breaks off, the server counts as out of reach. */
+function received(part) {
+  return part.catch((error) => {
+    throw error.name === "AbortError" ? error : new Refusal({ status: 0 });
+  });
 }
 
 async function refusalOf(response) {

@@ -124,10 +124,10 @@ REFUSED = {
         (with_fields("image", roi="1"), "roi"),
         (with_fields("image", redact="1"), "redact"),
     ],
-    (BATCH, "invalid-form"): [(photos(*["image"] * 70), "parts")],
     (BATCH, "unsupported-media-type"): [(body(PHOTO, "image/jpeg"), "image/jpeg")],
     (READER, 400): [
         (with_fields(config="[" * 9000), "config"),
+        (with_fields(config="5"), "config: expected an object."),
         (with_fields(config='{"threshold_d": 1.1}'), "threshold_d"),
         (with_fields(config='{"threshold_o": NaN}'), "threshold_o"),
         (with_fields(config='{"region": "strict"}', regions="nl,us-ca"), "regions: none"),
