@@ -51,8 +51,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    if arguments.url and arguments.pid is None:
-        raise CommandError("--url needs --pid: without it there is no memory to measure")
+    if arguments.url and footprints(arguments.pid).empty:
+        raise CommandError("--url needs --pid of a running `plates serve`, to measure its memory")
     with service(arguments.url, arguments.pid) as serving:
         rows, samples = asyncio.run(soak(serving, arguments.minutes * 60, arguments.rate))
     table = pandas.DataFrame(samples)

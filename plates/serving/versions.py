@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from plate_models.release import GOLDEN_PHOTO, MANIFEST, PHOTO_MODEL, sha256_of
+from plate_models.release import GOLDEN_PHOTO, MANIFEST, PHOTO_MODEL, PIPELINE, sha256_of
 from plates.serving.client import Plate, TritonHttp
 from plates.serving.errors import RequestError, StartError, VersionError
 
@@ -135,7 +135,9 @@ class View:
                 (folder / path.relative_to(source)).write_text(text + policy, encoding="utf-8")
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
-        named = (key for key in version.hashes if key.startswith(f"{model}/{target.name}/"))
+        # Triton 2.51 does not refuse a model without its code: it tries to load it for minutes.
+        needed = (*version.hashes, f"{PHOTO_MODEL}/{target.name}/{PIPELINE}")
+        named = (key for key in needed if key.startswith(f"{model}/{target.name}/"))
         if missing := [key for key in named if not (version.repository / key).is_file()]:
             raise VersionError(f"version {version.number} lacks {', '.join(missing)}")
         for path in (source / target.name).glob("[!.]*"):
