@@ -1,5 +1,6 @@
 """A cache of rendered crops on disk: several processes render them, trainings read them."""
 
+import io
 import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -96,11 +97,9 @@ class CropCache:
         """Draw random crops of all blocks rendered so far."""
         for path in self.folder.glob("??????"):
             if path.name not in self._blocks:
+                files = [path / f"{name}.npy" for name in CropBatch._fields]
                 # Memory-mapped, because the set is larger than many machines' memory.
-                arrays = (
-                    np.load(path / f"{name}.npy", mmap_mode="r") for name in CropBatch._fields
-                )
-                self._blocks[path.name] = CropBatch(*arrays)
+                self._blocks[path.name] = CropBatch(*(np.load(f, mmap_mode="r") for f in files))
         blocks = [self._blocks[name] for name in sorted(self._blocks)]
         chosen = rng.integers(0, (len(blocks), self.block), (count, 2)).tolist()
         return CropBatch.of([blocks[block].part([row]) for block, row in chosen])
@@ -112,7 +111,8 @@ def _render_block(path: Path, seed: int, count: int) -> None:
     # Another training that shares the folder may render the same crops at the same time.
     with TemporaryDirectory(dir=path.parent) as partial:
         for name, array in batch._asdict().items():
-            np.save(Path(partial, f"{name}.npy"), array)
+            np.save(data := io.BytesIO(), array)  # NumPy would hide the cause, such as a full disk
+            Path(partial, f"{name}.npy").write_bytes(data.getbuffer())
         if not path.is_dir():
             Path(partial).rename(path)
 

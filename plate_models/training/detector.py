@@ -80,8 +80,7 @@ def collate(windows: list[Window], device: str) -> tuple[Tensor, Targets]:
 def train(config: DetectorTraining) -> Path:
     """Train, or resume training, until the minutes are used; then write the weights.
 
-    `plates eval --data` measures them on held-out photos. Returns the weights' file. Raises
-    FileNotFoundError if the data folder lacks world_photos/plates.csv.
+    Returns the weights' file. Raises FileNotFoundError if there is no world_photos/plates.csv.
     """
     photos = load_world(config.data)
     sampler = WindowSampler(photos, load_empty(config.data))

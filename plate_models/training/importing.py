@@ -1,7 +1,4 @@
-"""Converts foreign weights to safetensors with a contract, without running code of checkpoints.
-
-A YOLOv5 net's configuration follows from its tensors; a recognizer's alphabet must be given.
-"""
+"""Converts foreign weights to safetensors with a contract, without running code of checkpoints."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -296,8 +296,6 @@ class Training(Run[CropBatch]):
 def train(config: RecognizerTraining) -> dict[int, float]:
     """Train until the minutes are used, then write the weights.
 
-    Other processes continue rendering while the training learns from the first crops.
-
     Returns:
         Exact match of the averaged weights on held-out rendered crops, by lines of text.
     """

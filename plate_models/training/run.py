@@ -1,5 +1,6 @@
 """The training loop: time budget, averaged weights, checkpoints, curves, release of weights."""
 
+import io
 import math
 import sys
 import time
@@ -145,9 +146,9 @@ class Run(Generic[Batch]):
             "samples": self.samples,
             "elapsed_s": self.elapsed_s,
         }
-        partial = self._checkpoint.with_suffix(".partial")
-        with partial.open("wb") as file:  # a file's errors name the cause, such as a full disk
-            torch.save(state, file)
+        data, partial = io.BytesIO(), self._checkpoint.with_suffix(".partial")
+        torch.save(state, data)
+        partial.write_bytes(data.getbuffer())  # torch would hide the cause, such as a full disk
         partial.replace(self._checkpoint)
 
     def step(self, batch: Batch) -> Figures:
@@ -200,11 +201,7 @@ class Run(Generic[Batch]):
         figure.savefig(self.config.folder / "curves.png")
 
     def release(self, nets: Mapping[str, nn.Module], summary: Mapping[str, Any]) -> list[Path]:
-        """Write the trained weights; if that fails, the next run resumes from the checkpoint.
-
-        Each file gets the summary, plus the facts that every training records, such as the weights
-        that it started from.
-        """
+        """Write the trained weights; if that fails, the next run resumes from the checkpoint."""
         folder, start_from = self.config.release or self.config.folder, self.config.start_from
         about = {"samples_seen": self.samples, "minutes": round(self.elapsed_s / 60, 1), **summary}
         files = []

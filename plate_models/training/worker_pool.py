@@ -38,5 +38,6 @@ def map_ahead(
 def _use_one_thread() -> None:
     os.nice(10)
     die_with_parent(signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # at Ctrl-C end at once, without a traceback
     cv2.setNumThreads(1)
     os.environ["OMP_NUM_THREADS"] = "1"  # torch reads it when the function's module imports torch

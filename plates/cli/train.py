@@ -5,11 +5,13 @@ names another folder. `plates train detector --help` lists the options of that t
 """
 
 import argparse
+import fcntl
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from importlib import import_module
 from typing import Any, get_args, get_type_hints
 
+from plates.cli import CommandError
 from plates.cli.options import add_number
 
 NETS = ("detector", "recognizer")  # each a module of plate_models.training
@@ -27,14 +29,17 @@ def run(arguments: argparse.Namespace) -> None:
     check_engine("torch", config.device)
     for folder in filter(None, (config.folder, config.release)):
         folder.mkdir(parents=True, exist_ok=True)  # Fail now, not after hours.
-    print(train(config))
+    with (config.folder / ".lock").open("w") as lock:
+        try:  # two trainings would overwrite each other's checkpoint
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            message = "another training uses it: wait for it, or give another --folder"
+            raise CommandError(f"{config.folder}: {message}") from error
+        print(train(config))
 
 
 def parse_options(net: str, words: list[str]) -> tuple[Callable[[Any], object], Any]:
-    """Import a training, and parse the options into its configuration, a frozen dataclass.
-
-    Each field of the dataclass is an option; its annotation is the help text.
-    """
+    """Import a training, and parse the options into its configuration: an option per field."""
     train = import_module(f"plate_models.training.{net}").train
     config_class = get_type_hints(train)["config"]
     parser = argparse.ArgumentParser(prog=f"plates train {net}", description=f"Train the {net}.")

@@ -2,7 +2,6 @@
 
 import base64
 import io
-import resource
 from concurrent.futures import ThreadPoolExecutor
 
 import cv2
@@ -13,7 +12,7 @@ from fake_triton import Holding
 from photo_files import encode, exif
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
-from support import PHOTO, assert_problem, post_form, post_raw
+from support import PHOTO, assert_problem, files_limited_to, post_form, post_raw
 
 from api.redaction import blur_plates
 from plate_models.images import decode
@@ -180,10 +179,7 @@ def test_nothing_is_written_to_disk(client, fake):
     photo = encode(np.random.default_rng(1).integers(0, 256, (900, 900, 3), np.uint8), "PNG")
     assert len(photo) > 2_000_000  # more than web frameworks keep in memory
     files, text = {"image": ("a.png", photo)}, base64.b64encode(photo)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # Every write of this process to a file fails.
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
-    try:
+    with files_limited_to(0):
         answers = [
             client.post("/v1/plates?redact=true", files=files),
             client.post("/v1/plates", files=files),
@@ -192,7 +188,5 @@ def test_nothing_is_written_to_disk(client, fake):
             client.post("/v1/plate-reader/", files={"upload": (None, text)}),
             client.post("/v1/vision/alpr", files=files),
         ]
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert [answer.status_code for answer in answers] == [200, 200, 200, 200, 201, 200]
     assert set(fake.photos) == {photo}

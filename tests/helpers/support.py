@@ -3,6 +3,7 @@
 import csv
 import errno
 import os
+import resource
 import shutil
 import subprocess
 import threading
@@ -104,6 +105,17 @@ def embedded_triton(repository=REPOSITORY, parent=None, **settings):
     """A Triton with these settings, which are not validated."""
     settings = Settings.model_construct(model_repository=repository, **settings)
     return EmbeddedTriton(settings, parent)
+
+
+@contextmanager
+def files_limited_to(size):
+    """Every write of this process beyond so many bytes of a file fails, as on a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 @contextmanager

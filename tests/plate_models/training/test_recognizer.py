@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
-from support import ROOT, is_alive, labelled_set, wait_until
+from support import ROOT, files_limited_to, is_alive, labelled_set, wait_until
 
 from plate_models import release, weights
 from plate_models.spec import RECOGNIZER
@@ -37,20 +37,23 @@ def text_of(labels):
 
 def test_workers_end_when_their_parent_is_killed():
     code = (
-        "import os, time; from types import SimpleNamespace as New\n"
+        "import os, signal, time; from types import SimpleNamespace as New\n"
         "from plate_models.training.run import Run; from plate_models.training import worker_pool\n"
         "run = New(config=New(loaders=1, seed=0), steps=0)\n"
         "batches = Run.batches(run, lambda _: [os.getpid(), bytes(1 << 20)])\n"
-        "worker = worker_pool.start_pool(1).submit(os.getpid).result()\n"
-        "print(worker, next(batches)[0], flush=True); time.sleep(60)"
+        "pools = [worker_pool.start_pool(1) for _ in range(2)]\n"
+        "stopped, worker = (pool.submit(os.getpid).result() for pool in pools)\n"
+        "os.kill(stopped, signal.SIGINT)\n"  # as Ctrl-C does in a terminal
+        "print(stopped, worker, next(batches)[0], flush=True); time.sleep(60)"
     )
-    command = [sys.executable, "-c", code]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as parent:
-        assert parent.stdout
-        workers = [*map(int, parent.stdout.readline().split())]
+    command, pipe = [sys.executable, "-c", code], subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=ROOT) as parent:
+        stopped, *workers = map(int, parent.stdout.readline().split())
+        wait_until(lambda: not is_alive(stopped))
         assert [*map(is_alive, workers)] == [True, True]
         parent.kill()
-    wait_until(lambda: not any(map(is_alive, workers)))
+        wait_until(lambda: not any(map(is_alive, workers)))
+        assert "KeyboardInterrupt" not in parent.stderr.read()
 
 
 def test_the_loss_falls_on_one_batch(config):
@@ -156,10 +159,10 @@ def test_a_training_renders_crops_draws_curves_and_releases_weights(config, monk
     second = Training(replace(config, **place))
     second.save()
     second.release({"rectifier": second.net.stn}, {})
-    for name in ("checkpoint", "rectifier"):
-        (place["folder"] / f"{name}.partial").symlink_to("/dev/full")
-    for write in (second.save, partial(second.release, {"rectifier": second.net.stn}, {})):
-        with pytest.raises(OSError, match="No space"):
+    release_again = partial(second.release, {"rectifier": second.net.stn}, {})
+    render = partial(crop_cache._render_block, config.cache / "000002", 3, 20)
+    for write in (second.save, release_again, render):
+        with files_limited_to(500_000), pytest.raises(OSError, match="too large"):
             write()
     with safe_open(released.parent / "second" / "rectifier.safetensors", "pt") as file:
         digest = json.loads(file.metadata()["training"])["started_from"]

@@ -3,7 +3,6 @@
 import csv
 import email
 import json
-import resource
 import socket
 import subprocess
 import threading
@@ -18,7 +17,7 @@ import pytest
 from camera_events import SIGNING_KEY, a_pass, search
 from paho.mqtt import subscribe
 from standardwebhooks import Webhook
-from support import make_certificate, wait_until
+from support import files_limited_to, make_certificate, wait_until
 
 from plates.benchmarks.cameras import free_port
 from plates.cameras.delivery import NotDelivered, deliver, targets_of
@@ -209,13 +208,9 @@ def test_files_get_one_line_per_event(store, tmp_path):
     with delivering(store, *targets) as built:
         wait_until(all_delivered(store, *kinds))
     # A line that a full disk takes only in part is removed.
-    limits, size = resource.getrlimit(resource.RLIMIT_FSIZE), targets[1]["path"].stat().st_size
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 50, limits[1]))
-    try:
-        with pytest.raises(NotDelivered, match="too large"):
-            built["csv"](None, a_pass().model_dump(mode="json"))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    limited = files_limited_to(targets[1]["path"].stat().st_size + 50)
+    with limited, pytest.raises(NotDelivered, match="too large"):
+        built["csv"](None, a_pass().model_dump(mode="json"))
     lines = (tmp_path / "passes.jsonl").read_text().splitlines()
     assert [json.loads(line)["id"] for line in lines[1:]] == ["0199-1", "0199-2"]
     with (tmp_path / "passes.csv").open(newline="") as file:

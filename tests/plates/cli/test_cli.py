@@ -1,5 +1,6 @@
 """The `plates` command: version, wrong arguments, missing packages, output, `plates train`."""
 
+import fcntl
 import json
 import re
 import shlex
@@ -82,6 +83,10 @@ def test_training_options_are_the_fields_of_its_configuration(trained, run, tmp_
     done = run("train", "recognizer", *words, tmp_path / "file")
     problem = f"plates train: {tmp_path / 'file'}: File exists\n"
     assert (done.returncode, done.stderr, len(trained)) == (1, problem, 1)
+    with (tmp_path / "run" / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = run("train", "recognizer", *words, tmp_path)
+    assert "run: another training uses it" in done.stderr and len(trained) == 1
 
 
 @pytest.mark.parametrize(
