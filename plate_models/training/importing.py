@@ -1,4 +1,7 @@
-"""Converts foreign weights to safetensors with a contract, without running code of checkpoints."""
+"""Converts foreign weights to safetensors with a contract, without running code of checkpoints.
+
+A YOLOv5 net's configuration follows from its tensors; a recognizer's alphabet must be given.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace

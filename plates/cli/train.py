@@ -39,7 +39,10 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def parse_options(net: str, words: list[str]) -> tuple[Callable[[Any], object], Any]:
-    """Import a training, and parse the options into its configuration: an option per field."""
+    """Import a training, and parse the options into its configuration, a frozen dataclass.
+
+    Each field of the dataclass is an option; its annotation is the help text.
+    """
     train = import_module(f"plate_models.training.{net}").train
     config_class = get_type_hints(train)["config"]
     parser = argparse.ArgumentParser(prog=f"plates train {net}", description=f"Train the {net}.")
