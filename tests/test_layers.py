@@ -12,6 +12,7 @@ from support import ROOT
 from plate_models.engines.nets import load_nets
 
 PACKAGES = ("api", "plate_models", "plates")
+HTTP = ("fastapi", "grpc", "httpx", "requests", "starlette", "tritonclient", "uvicorn")
 # Runs only offline: renders, trains, measures, and imports weights.
 TRAINING = "plate_models.training"
 
@@ -42,9 +43,6 @@ def test_modules_do_not_import_each_other_in_a_circle():
         for name, path in modules().items()
     }
     TopologicalSorter(graph).prepare()  # raises CycleError, which lists the circle
-
-
-HTTP = ("fastapi", "grpc", "httpx", "requests", "starlette", "tritonclient", "uvicorn")
 
 
 @pytest.mark.parametrize(

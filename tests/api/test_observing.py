@@ -25,15 +25,10 @@ WRONG = "wr0ng-token-of-a-stranger"
 NAME, CAMERA = "photo-of-my-car.jpg", "camera-at-the-yard"
 FORM, PATH, QUERY, METHOD = "form-value-7", "path-value-7", "query-value-7", "BREW"
 READ = ("B840CK197", "В840СК197", "B840CK191", "b840ck197")
-
-
-def encodings_of(piece):
-    texts = (base64.b64encode(piece).decode(), base64.urlsafe_b64encode(piece).decode())
-    return [*texts, piece.hex(), repr(piece)[2:40]]
-
-
 SECRETS = [TOKEN, WRONG, NAME, CAMERA, FORM, PATH, QUERY, METHOD, *READ]
-SECRETS += encodings_of(PHOTO[:60]) + encodings_of(PHOTO[len(PHOTO) // 2 :][:60])
+for piece in (PHOTO[:60], PHOTO[len(PHOTO) // 2 :][:60]):
+    SECRETS += [base64.b64encode(piece).decode(), base64.urlsafe_b64encode(piece).decode()]
+    SECRETS += [piece.hex(), repr(piece)[2:40]]
 
 
 @pytest.fixture
@@ -65,12 +60,9 @@ def requests_of_all_kinds(client):
     yield client.get(f"/{PATH}/{READ[0]}", params={"plate": READ[0]})
     yield client.post(f"/{PATH}?q={QUERY}", content=PHOTO)
     yield client.request(METHOD, f"/v1/plates?{QUERY}")
-    for name, value in (
-        ("Authorization", f"Bearer {WRONG}"),
-        ("X-Request-Timeout", QUERY),
-        ("X-Request-Id", f"{PATH} {QUERY}"),
-    ):
-        yield post_raw(client, PHOTO, {name: value})
+    yield post_raw(client, PHOTO, {"Authorization": f"Bearer {WRONG}"})
+    yield post_raw(client, PHOTO, {"X-Request-Timeout": QUERY})
+    yield post_raw(client, PHOTO, {"X-Request-Id": f"{PATH} {QUERY}"})
     for photo, _ in BAD.values():
         yield post_raw(client, photo)
 

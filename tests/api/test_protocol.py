@@ -35,6 +35,7 @@ pytestmark = pytest.mark.usefixtures("no_tracebacks")
 GET = b"GET / HTTP/1.1\r\n" + HOST
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
 CLOSE = b"Connection: close\r\n"
+LARGE = PHOTO + bytes(8_000_000)
 
 
 @pytest.mark.parametrize(
@@ -182,9 +183,6 @@ def test_an_answer_counts_as_memory_until_it_is_read_or_times_out(client, monkey
         assert post_raw(client, PHOTO, redact="1").status_code == 429
         assert post_raw(client, LARGE).status_code == 200
         wait_until(lambda: post_raw(client, PHOTO, redact="1").status_code == 200, HANG_S)
-
-
-LARGE = PHOTO + bytes(8_000_000)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 from functools import cache
+from itertools import product
 from urllib.parse import urlsplit
 
 import kubernetes_validate
@@ -27,15 +28,12 @@ from plates.cli.config import check as check_settings
 from plates.serving import child, triton
 
 FOLDER = ROOT / "docker" / "kubernetes"
+OVERLAYS = ("cpu", "gpu", "gpu-full")
 NAME = "app.kubernetes.io/name"
 # The oldest version that has every field in use, and the newest with schemas.
 VERSIONS = ("1.27", kubernetes_validate.latest_version())
-# Paths of KServe's protocol, which Triton implements.
-TRITON_PATHS = {"/v2/health/live", "/v2/health/ready"}
 # DNS servers cache an answer for 30 s by default; gRPC varies a connection's age by 10 %.
 ADDRESSES_KNOWN_S = 30 + 1.1 * triton.CONNECTION_AGE_S
-
-OVERLAYS = ("cpu", "gpu", "gpu-full")
 
 
 class Cluster:
@@ -77,12 +75,6 @@ def cluster(request):
     return cluster_of(request.param)
 
 
-def check_schemas(cluster, version):
-    """Raise ValidationError for objects that this version of Kubernetes refuses."""
-    for item in cluster.objects:
-        kubernetes_validate.validate(item, version, strict=True)
-
-
 def test_the_committed_files_were_rendered_from_these_sources():
     committed = (FOLDER / "rendered" / "SHA256SUMS").read_text(encoding="utf-8").splitlines()
     folders = (FOLDER / part for part in ("base", "components", "overlays"))
@@ -111,7 +103,8 @@ def test_kubectl_renders_the_committed_objects_and_the_overlay_in_the_readme(tmp
     own = write_files(tmp_path / "my-cluster", files | {"settings.env": b"PLATES_RATE_LIMIT=5\n"})
     assert cli.main(["config", "check", str(own / "settings.env")]) == 0
     cluster = render(own)
-    check_schemas(cluster, VERSIONS[-1])
+    for item in cluster.objects:
+        kubernetes_validate.validate(item, VERSIONS[-1], strict=True)
     environment = cluster.environment("gateway")
     assert (environment["PLATES_RATE_LIMIT"], environment["PLATES_MAX_WAITING"]) == ("5", "32")
     assert environment["PLATES_TOKENS_FILE"]
@@ -119,8 +112,8 @@ def test_kubectl_renders_the_committed_objects_and_the_overlay_in_the_readme(tmp
 
 
 def test_kubernetes_accepts_every_object(cluster):
-    for version in VERSIONS:
-        check_schemas(cluster, version)
+    for version, item in product(VERSIONS, cluster.objects):
+        kubernetes_validate.validate(item, version, strict=True)
 
 
 def test_selectors_ports_and_labels_match(cluster):
@@ -154,20 +147,9 @@ def test_pods_are_restricted_and_only_the_gateway_and_prometheus_reach_triton(cl
     assert peers == {"grpc": [{NAME: "gateway"}], "metrics": [{NAME: "prometheus"}]}
 
 
-def target_of(probe, ports):
-    """The path and the port of a probe's request."""
-    if "httpGet" in probe:
-        return probe["httpGet"]["path"], ports[probe["httpGet"]["port"]]
-    program, subcommand, *words = probe["exec"]["command"]
-    assert (program, subcommand) == ("plates", "health")
-    parser = argparse.ArgumentParser(exit_on_error=False)
-    health.configure(parser)
-    parts = urlsplit(parser.parse_args(words).url)
-    return parts.path, parts.port or 80
-
-
 def test_probes_use_existing_routes_and_are_slower_than_the_supervisors_healing(cluster):
-    gateway_paths = create_app(Settings(triton_url="triton:8001")).openapi()["paths"].keys()
+    paths = {"triton": {"/v2/health/live", "/v2/health/ready"}}  # KServe's
+    paths["gateway"] = create_app(Settings(triton_url="triton:8001")).openapi()["paths"].keys()
     slowest_s = {
         ("triton", "startupProbe"): triton.READY_S,
         ("triton", "livenessProbe"): triton.READY_S,
@@ -178,9 +160,17 @@ def test_probes_use_existing_routes_and_are_slower_than_the_supervisors_healing(
         ports = cluster.ports(name)
         for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
             probe = cluster.container(name)[kind]
-            path, port = target_of(probe, ports)
+            if "httpGet" in probe:
+                path, port = probe["httpGet"]["path"], ports[probe["httpGet"]["port"]]
+            else:
+                program, subcommand, *words = probe["exec"]["command"]
+                assert (program, subcommand) == ("plates", "health")
+                parser = argparse.ArgumentParser(exit_on_error=False)
+                health.configure(parser)
+                parts = urlsplit(parser.parse_args(words).url)
+                path, port = parts.path, parts.port or 80
             assert port in ports.values()
-            assert path in (gateway_paths if name == "gateway" else TRITON_PATHS)
+            assert path in paths[name]
             patience_s = probe["periodSeconds"] * probe["failureThreshold"]
             assert patience_s >= slowest_s.get((name, kind), 0), f"{name}: {kind}"
 

@@ -20,6 +20,8 @@ from plate_models.recognition.decoding import Reading
 
 ORIGIN = contract.Origin("sha256:0123", "cpu")
 PHOTO = np.zeros((480, 640, 3), np.uint8)
+PIXELS = np.zeros((10, 11, 3), np.uint8)
+WRONG_SHAPES = [(0, 5, 3), (5, 4, 4), (5, 4)]
 EVERYTHING = {*contract.OUTPUTS, contract.LOG_PROBS, contract.MODEL_INFO}
 REPOSITORY = ROOT / "model_repository"
 # Each net's spec, and the height and width of its inputs.
@@ -54,10 +56,6 @@ def test_pixels_are_bgr_and_a_file_gives_the_same_photo():
     assert (from_pixels == bgr[:, :, ::-1]).all()
     assert from_pixels.flags.c_contiguous
     assert (contract.photo_of(png(bgr), None) == from_pixels).all()
-
-
-PIXELS = np.zeros((10, 11, 3), np.uint8)
-WRONG_SHAPES = [(0, 5, 3), (5, 4, 4), (5, 4)]
 
 
 @pytest.mark.parametrize(

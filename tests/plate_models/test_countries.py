@@ -20,7 +20,6 @@ patterns = ["LL##", "'Z'# '/R'"]
 ground = "yellow"
 """
 
-
 REGIONS = """
 [country]
 name = "yy"

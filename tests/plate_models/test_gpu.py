@@ -86,17 +86,6 @@ def _inner(leaf):
     return leaf.inner if isinstance(leaf, OnDevice) else leaf
 
 
-def move_to_device(net):
-    """Move a net to the device: as a pure graph it maps device tensors to device tensors."""
-
-    def run(tensor):
-        if not isinstance(tensor, OnDevice):
-            raise RuntimeError("the net is on the device, and its input is on the host")
-        return tree_map(OnDevice, net(tensor.inner))
-
-    return run
-
-
 @pytest.fixture(autouse=True, scope="module")
 def simulated_device():
     _setup_privateuseone_for_python_backend()
@@ -117,8 +106,10 @@ def test_a_device_reads_the_same_as_the_host_and_copies_no_pixels(name, again, b
     recognizer = replace(specs.recognizer, max_batch_size=batch)
     specs = replace(specs, rectifier=rectifier, recognizer=recognizer)
     config = replace(released.config, specs=specs)
+    # Pure graphs on the device: they fail if a tensor is on the host.
+    on_device = [lambda t, net=net: tree_map(OnDevice, net(t.inner)) for net in nets]
     with torch.no_grad(), Watch() as watcher:
-        found = read_plates(photo.to(DEVICE), *map(move_to_device, nets), config)
+        found = read_plates(photo.to(DEVICE), *on_device, config)
     assert {plate.text for plate in read_samples().get(name, [])} <= {p.reading.text for p in found}
     arrays = [lambda a, net=net: tree_map(Tensor.numpy, net(torch.from_numpy(a))) for net in nets]
     on_host = read_plates(pixels, *arrays, config)

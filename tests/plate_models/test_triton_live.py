@@ -20,6 +20,7 @@ PLATES = read_samples()
 PHOTO = next(name for name, plates in PLATES.items() if len(plates) == 2)
 TEXTS = sorted(plate.text for plate in PLATES[PHOTO])
 FILE = np.frombuffer((SAMPLES / PHOTO).read_bytes(), np.uint8)
+PIXELS = np.zeros((50, 60, 3), np.uint8)
 
 
 @pytest.fixture(params=["grpc", "http"])
@@ -72,9 +73,6 @@ def test_a_request_can_name_its_countries(protocol):
         assert decoded(result.as_numpy("texts")) == TEXTS
     with pytest.raises(InferenceServerException, match=r"countries: expected .*ru.*got 'nl'"):
         infer(protocol, "image", FILE, countries="nl")
-
-
-PIXELS = np.zeros((50, 60, 3), np.uint8)
 
 
 @pytest.mark.parametrize(

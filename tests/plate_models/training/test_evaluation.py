@@ -21,6 +21,7 @@ from plate_models.training.evaluation.sets import RECIPES, move_box
 from plate_models.training.labels import LabelledPlate
 
 BOX = (10.0, 20.0, 110.0, 45.0)
+RIGHT, WRONG = "A111AA77", "A111AA71"
 
 
 def answer(text, guess="", iou=0.9):
@@ -31,10 +32,6 @@ def answer(text, guess="", iou=0.9):
 def plate(text, label, *answers, photo="a.jpg", legible=True):
     """A labelled plate, the text read in the labelled box, and the answers matched to it."""
     return PlateResult(photo, LabelledPlate(BOX, text, legible), answer(label), answers)
-
-
-RIGHT = "A111AA77"
-WRONG = "A111AA71"
 
 
 @pytest.mark.parametrize(
@@ -131,12 +128,9 @@ def test_comparison_lists_wins_and_losses_of_each_metric(tmp_path):
         plate("", RIGHT, answer(RIGHT), photo="5.jpg", legible=False),
     ]
     after = [
-        plate(RIGHT, RIGHT, answer(RIGHT), photo="0.jpg"),
+        *(plate(RIGHT, RIGHT, answer(RIGHT), photo=f"{number}.jpg") for number in (0, 3, 4)),
         plate("B222BB77", "", answer("", "B"), photo="1.jpg"),
-        plate("C333CC77", "C333CC77", photo="2.jpg"),
-        plate(RIGHT, RIGHT, answer(RIGHT), photo="3.jpg"),
-        plate(RIGHT, RIGHT, answer(RIGHT), photo="4.jpg"),
-        plate("", RIGHT, answer(RIGHT), photo="5.jpg", legible=False),
+        *(before[2], before[5]),
         plate(RIGHT, RIGHT, photo="only_second.jpg"),
     ]
     first = load_report(write_json(tmp_path / "a.json", *before, elsewhere=(answer(WRONG, iou=0),)))

@@ -21,6 +21,7 @@ from plates.cli import main as cli
 
 STEM, ANCHORS, HEAD = "model.0.conv.weight", "model.24.anchors", "model.24.m.0.weight"
 BLOCK = "model.4.cv1.conv.weight"
+ALPHABET = "0123456789ÅÄÖ"
 
 # Width, depth, anchors and classes differ from the released detector's.
 SPEC = DetectorSpec(
@@ -137,9 +138,6 @@ def test_the_first_tensor_that_does_not_fit_is_named(tmp_path, changes, message)
     with pytest.raises((release.WeightsError, SpecError), match=rf"other\.pt: .*{message}"):
         import_yolov5(tmp_path / "other.pt", tmp_path / "mine")
     assert not (tmp_path / "mine").exists()
-
-
-ALPHABET = "0123456789ÅÄÖ"
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ CLEAR_PHOTO = PhotoStyle(
 )
 NEW = {"worn_share": 0, "dirty_share": 0, "snowy_share": 0}
 NEW_PLATES = PlateStyle(jitter_mm=0, bolder_mm=(0.0,), ink=(20, 21), **NEW)
-
+OLD = (100, 100, 220, 126)  # the box of a plate that others are painted over
 RUSSIA = grammar_of("ru")
 FORMATS = {plate_format.name: plate_format for plate_format in RUSSIA.formats}
 
@@ -188,9 +188,6 @@ def test_boxes_are_widened_by_the_margin_of_their_lines(kind, margin_h):
         quad = render_crop(np.random.default_rng(seed), style, kind).quad
         shares = np.ptp(quad, axis=0) / (width, height)
         assert shares == pytest.approx([1 / 1.3, 1 / (1 + margin_h)], rel=0.01)
-
-
-OLD = (100, 100, 220, 126)
 
 
 def striped(box):

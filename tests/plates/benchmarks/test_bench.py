@@ -15,6 +15,7 @@ from plates.benchmarks.load import Load, LoadClient, Request, summarise
 
 PHOTO, ONE_PLATE = Request(b"photo"), Reply(b'{"plates": [{"text": "A1"}]}')
 RIGHT = {"status": 200, "retry_after": False, "right": True, "error": ""}
+YOLO, GATEWAY = "kill yolo", "kill the gateway"
 
 
 @pytest.mark.parametrize(
@@ -75,9 +76,6 @@ def test_the_ratio_of_medians_resamples_pairs_of_photos():
     assert median_ratio([ms / 2 for ms in slow], slow) == (0.5, (0.5, 0.5))
     value, (low, high) = median_ratio([1.0, 2.0, 3.0, 4.0], [4.0, 2.0, 8.0, 4.0])
     assert value == pytest.approx(2.5 / 4) and low < value < high
-
-
-YOLO, GATEWAY = "kill yolo", "kill the gateway"
 
 
 def row(began, ended, status=200, **others):  # times in seconds

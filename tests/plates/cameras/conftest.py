@@ -1,6 +1,7 @@
 """A receiver of webhooks, for several test files."""
 
 import threading
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
@@ -19,11 +20,9 @@ class Handler(QuietHandler):
         elsewhere = self.server.url + "elsewhere"
         wait = "2" if status == 429 else "Fri, 31 Dec 1999 23:59:59 GMT"
         self.begin(status, location=elsewhere, connection="close", retry_after=wait)
-        try:
+        with suppress(OSError):
             while self.server.open.is_set():
                 self.wfile.write(b"x" * 65536)
-        except OSError:
-            pass
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from plate_models.spec import RECOGNIZER
 from plates.cameras.fusion import Fusion, Reader
 
 READER = Reader(grammar_of("ru"), calibration=Calibration(readable_from=0.9))
+TIMID = replace(READER, calibration=Calibration(((-9.0, -10.0), (9.0, 0.0)), readable_from=0.4))
 
 
 def seen(text, doubts=None, *, x=0.0, width=100.0, ground=WHITE):
@@ -27,9 +28,6 @@ def fuse(plates, reader, listed=()):  # the result for frames that show these pl
     for plate in plates:
         fusion.add(plate)
     return fusion.result(listed)
-
-
-TIMID = replace(READER, calibration=Calibration(((-9.0, -10.0), (9.0, 0.0)), readable_from=0.4))
 
 
 @pytest.mark.parametrize("reader", [READER, TIMID])

@@ -73,50 +73,39 @@ def test_an_error_names_all_problems_at_once_without_passwords(tmp_path):
     with pytest.raises(CameraSettingsError) as problem:
         load(write(tmp_path, Path(__file__).with_name("wrong.toml").read_text()))
     message = str(problem.value)
+    settings = """
+        storage.url storage.dayz lists.staff targets.hook.webhook.url targets.hook.webhook.secret
+        targets.typo.mqtt.url targets.slash.plate_recognizer.url targets.port.plate_recognizer.url
+        targets.dots.mqtt.url cameras.gate-1.sourc cameras.gate-1.targets cameras.gate/2.name
+    """
     for expected in (
-        "storage.url: ",
-        "storage.dayz: ",
-        "lists.staff: ",
-        "targets.hook.webhook.url: ",
-        "targets.hook.webhook.secret: ",
+        *(f"{setting}: " for setting in settings.split()),
         "targets.hub: Input tag 'mqqt'",
-        "targets.typo.mqtt.url: ",
-        "targets.slash.plate_recognizer.url: ",
-        "targets.port.plate_recognizer.url: ",
         "targets.lines.jsonl.path: expected a file of its own, found '.'",
         "targets.known.csv.path: expected a file of its own, found './residents.csv'",
         "targets.again.csv.path: expected a file of its own, found 'passes.log'",
-        "targets.dots.mqtt.url: ",
         "targets.hub: expected one of this name, found 2",
         "targets.hub.webhook.url: expected an environment variable 'NOWHERE', found none",
         "cameras.gate-1.zones.drive.1.0: Input should be less than or equal to 1, found 1.2",
         "cameras.gate-1.zones.rows: expected an area, with its corners in the order",
         "cameras.gate-1.lists: expected ['residents', 'staff'], found ['resident']",
         "cameras.gate-1: expected one of this name, found 2",
-        "cameras.gate-1.sourc: ",
         "cameras.gate-1.fps: Input should be greater than 0, found 0",
         "cameras.gate-1.crop.3: Field required",
-        "cameras.gate-1.targets: ",
-        "cameras.gate/2.name: ",
         "cameras.gate/2.crop: expected left, top, right, bottom in shares of the picture, found",
     ):
         assert expected in message
     assert "hunter2" not in message
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "cameras = [",
+def test_files_that_are_no_tables_are_refused_without_passwords(tmp_path):
+    for text in (
         'cameras = ["rtsp://admin:hunter2@camera"]',
         'storage = "postgresql://plates:hunter2@db/plates"',
-        "",
-        "[[targets]]\nname = [1]",
-    ],
-)
-def test_files_that_are_no_tables_are_refused_without_passwords(tmp_path, text):
-    with pytest.raises(CameraSettingsError, match="cameras") as problem:
-        load(write(tmp_path, text))
-    assert "hunter2" not in str(problem.value)
+        *("", "cameras = [", "[[targets]]\nname = [1]"),
+    ):
+        with pytest.raises(CameraSettingsError, match="cameras") as problem:
+            load(write(tmp_path, text))
+        assert "hunter2" not in str(problem.value), text
     with pytest.raises(CameraSettingsError, match=r"missing\.toml can't be read"):
-        load(write(tmp_path, text).with_name("missing.toml"))
+        load(tmp_path / "missing.toml")

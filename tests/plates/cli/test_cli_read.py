@@ -24,6 +24,7 @@ from plates.cli.inputs import find_inputs
 JPEG, AVIF = encode(pattern(), "JPEG"), BAD["avif"][0]
 # A RAW file begins with a small preview.
 RAW = encode(np.full((20, 30, 3), 200, np.uint8), "TIFF", tiffinfo={254: 1})
+ODD = "a\x1b[31m,\r\n\x9bb\u202e.jpg"
 
 
 @pytest.fixture
@@ -170,9 +171,6 @@ def test_a_photo_is_read_from_a_pipe(run_stub):
     os.write(into, JPEG)
     os.close(into)
     assert '"text": "A001AA77"' in run_stub("read", f"/dev/fd/{output}", "--json").stdout
-
-
-ODD = "a\x1b[31m,\r\n\x9bb\u202e.jpg"
 
 
 def test_control_characters_in_file_names_are_escaped(tmp_path, run_stub, monkeypatch):
