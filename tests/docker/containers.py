@@ -157,11 +157,16 @@ class Machine:
         program, *words = [*service["entrypoint"], *(service["command"] or [])]
         log = self.folder / f"{name}.log"
         with log.open("wb") as file:
-            command = [self.programs[name] / program, *words]
-            streams = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": subprocess.STDOUT}
-            options = {"env": service["environment"], "cwd": "/", "start_new_session": True}
-            options["preexec_fn"] = lambda: die_with_parent(signal.SIGTERM)
-            process = subprocess.Popen(command, **streams, **options)
+            process = subprocess.Popen(
+                [self.programs[name] / program, *words],
+                env=service["environment"],
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=lambda: die_with_parent(signal.SIGTERM),
+            )
         try:
             patience_s = min(seconds(service["healthcheck"]["start_period"]), _PATIENCE_S)
             deadline = time.monotonic() + patience_s

@@ -15,8 +15,13 @@ _MAX_ANSWER_BYTES = 64 * 2**20
 
 PLATES = "/v1/plates"
 # Route to the form field of the photo.
-SINGLE = {PLATES: "image"}
-SINGLE |= dict.fromkeys((READER, "/v1/plate-reader", ALPR, "/v1/image/alpr"), "upload")
+SINGLE = {
+    PLATES: "image",
+    READER: "upload",
+    "/v1/plate-reader": "upload",
+    ALPR: "upload",
+    "/v1/image/alpr": "upload",
+}
 PHOTO_FIELDS = SINGLE | {BATCH: "image"}
 
 

@@ -15,8 +15,12 @@ import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
 
-INFO = {"version": "1", "weights": "sha256:0123", "device": "cpu"}
-INFO["image"] = {"width": 640, "height": 480}
+INFO = {
+    "version": "1",
+    "weights": "sha256:0123",
+    "device": "cpu",
+    "image": {"width": 640, "height": 480},
+}
 
 
 def outputs(count=2):
