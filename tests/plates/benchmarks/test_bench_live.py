@@ -27,12 +27,12 @@ def test_overload_is_refused_with_429_and_mixed_traffic_leaks_no_memory(tmp_path
     monkeypatch.setattr(overload, "ROUNDS", 1)
     monkeypatch.setattr(overload, "FACTORS", (0.5, 4.0))
     with service(None, PLATES_MODEL_REPOSITORY=str(REPOSITORY)) as served:
-        here = ("--url", served.url, "--pid", str(served.pid))
+        here = ("--url", served.url)
         # A deadline so long that on slow machines, too, only a full queue refuses requests.
         words = ("--seconds", "3", "--deadline", "10")
         _, overloaded = bench(tmp_path, "overload", *here, *words)
         # Its memory also includes what the overload may have leaked.
-        _, soaked = bench(tmp_path, "soak", *here, "--minutes", "0.34")
+        _, soaked = bench(tmp_path, "soak", *here, "--pid", str(served.pid), "--minutes", "0.34")
         assert served.log is not None and served.ready_s is not None and served.ready_s > 0
         assert "Traceback" not in served.log.read_text(errors="replace")
     normal, worst = overloaded["rates"]
