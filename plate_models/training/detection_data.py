@@ -96,6 +96,7 @@ _CARS = 0.6
 _FOREIGN = 0.4
 # Share of cells that are rotated like photos of a tilted camera; the largest angle, in radians.
 _TILTED, _MOST_TILT = 0.45, np.radians(35)
+_CAMERA = camera("windows")
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def degrade(image: NDArray[np.uint8], rng: Generator) -> NDArray[np.uint8]:
         # Night cameras have another mix of channels than luma: infrared is mostly red.
         grey = cv2.transform(image, np.tile(rng.dirichlet((1.5, 1.0, 1.0)), (3, 1)))
         image = np.asarray(cv2.addWeighted(image, vivid, grey, 1 - vivid, 0), np.uint8)
-    return photograph(image, rng, camera("windows"))
+    return photograph(image, rng, _CAMERA)
 
 
 @dataclass(frozen=True)

@@ -77,9 +77,9 @@ def load_labels(folder: Path) -> list[LabelledPhoto]:
 
     The folder holds ``images/``, or the images themselves, and ``plates.csv`` with the columns
     image (or photo), x0, y0, x1, y1 (pixels of the image as stored, before EXIF turns it upright),
-    and optionally text, legible (0 or 1; the default is 1 for plates with a text), lines (1 or 2;
-    the default is 1), and country or kind. Spaces in texts are ignored. Raises FileNotFoundError if
-    ``plates.csv`` or a listed image is missing, LabelError if a row is invalid or there is none.
+    and optionally text, legible (0 or 1; default 1 for plates with a text), lines (1 or 2; default
+    1), and country or kind. Spaces in texts are ignored. Raises FileNotFoundError if ``plates.csv``
+    or a listed image is missing, LabelError if there is no row, or one is invalid or repeats a box.
     """
     plates: dict[Path, list[LabelledPlate]] = defaultdict(list)
     path, images = folder / "plates.csv", folder / "images"

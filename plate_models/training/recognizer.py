@@ -299,15 +299,14 @@ def train(config: RecognizerTraining) -> dict[int, float]:
     Returns:
         Exact match of the averaged weights on held-out rendered crops, by lines of text.
     """
-    if config.data and not config.start_from:
+    start = config.start_from
+    if config.data and not start:
         raise WeightsError("--data needs --start-from: the weights that read the plates there")
     cache = CropCache(config.cache, config.seed)
     with cache.rendering(config.crops, config.workers) as check_rendered:
         rng = np.random.default_rng(config.seed - 1)
         held_out = batch_of([render_crop(rng) for _ in range(config.held_out)])
-        real = None
-        if config.data and config.start_from:
-            real = read_crops(config.data, config.start_from, config.seed)
+        real = read_crops(config.data, start, config.seed) if config.data and start else None
         training = Training(config)
 
         def draw(rng: np.random.Generator) -> CropBatch:

@@ -127,7 +127,7 @@ class Store:
         url = storage.url.get_secret_value().replace("postgresql://", "postgresql+pg8000://")
         is_sqlite = url.startswith("sqlite")
         self._insert: Any = sqlite.insert if is_sqlite else postgresql.insert
-        # PostgreSQL ends a silent writer's session: without network it'd hold the lock for hours.
+        # PostgreSQL ends a silent writer's session, else it may hold the lock for hours.
         limit = f"set_config('idle_in_transaction_session_timeout', '{_BUSY_S}s', true)"
         lock = f"SELECT {limit}, pg_advisory_xact_lock(7075)"
         self._lock = "BEGIN IMMEDIATE" if is_sqlite else lock

@@ -9,6 +9,7 @@ import argparse
 from importlib import import_module
 from pathlib import Path
 
+from plates.benchmarks.report import Report
 from plates.cli import stop_signals_raise
 
 TOOLS = {
@@ -35,7 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
     if options.json:  # A bad path must fail before the tool runs for minutes.
         options.json.parent.mkdir(parents=True, exist_ok=True)
     with stop_signals_raise():
-        return int(options.measure(options).publish(options.json))
+        report: Report = options.measure(options)
+        return report.publish(options.json)
 
 
 def parse_options(tool: str, words: list[str]) -> argparse.Namespace:

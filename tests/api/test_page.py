@@ -114,6 +114,7 @@ def test_the_page_can_retry_at_a_busy_server_only_after_a_countdown(page, fake):
         assert [plate["text"] for plate in page.answer("photo.jpg")["plates"]] == ["B840CK197", ""]
         assert not page.text("#problem-words")
     page.wait_for(lambda: "downloaded" in page.text("#status"), "the blurred photo")
+    assert not page.text("#problem-words")
 
 
 def test_the_page_shows_plates_or_says_that_there_are_none(page, fake):
@@ -138,6 +139,7 @@ def test_the_page_shows_plates_or_says_that_there_are_none(page, fake):
         for _ in range(13):
             page.give("drop", PHOTO, "many.jpg")
         assert page.text("#strip") == "Not read because there were too many at once: 1"
+        assert page.run("return document.querySelector('#strip li:last-child').offsetLeft") < 100
         assert 100 < page.run("return document.querySelector('#strip button').offsetLeft") < 250
 
 

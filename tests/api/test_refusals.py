@@ -124,6 +124,7 @@ REFUSED = {
         (with_fields("image", roi="1"), "roi"),
         (with_fields("image", redact="1"), "redact"),
     ],
+    (BATCH, "invalid-form"): [(photos(*["image"] * 70), "parts")],
     (BATCH, "unsupported-media-type"): [(body(PHOTO, "image/jpeg"), "image/jpeg")],
     (READER, 400): [
         (with_fields(config="[" * 9000), "config"),

@@ -146,8 +146,7 @@ def test_without_a_readable_plate_the_detector_runs_again_on_a_smaller_photo():
     assert len(read([96.0, 48, 390, 138, 0.9, 0], near=0.75, text=BLUR)) == 1
     # The highest detection score comes first, readable or not. Boxes inside a readable plate are
     # dropped as its parts. A wide one may be a part even if it is readable, unless its detection
-    # score and its text are sure and its format is known. An unreadable plate has no parts.
-    assert len(read(ROW, [150.0, 55, 195, 75, 0.95, 0], near=0.1, text=BLUR)) == 2
+    # score and its text are sure and its format is known.
     part = log_probs_of("AB123CD")
     for beside, score, first, texts in (
         ([500.0, 300, 700, 340], 0.9, BLUR, ["", HOME]),
@@ -184,6 +183,14 @@ def test_a_plate_that_a_side_of_the_photo_may_cut_is_unreadable(first, last, qua
     config = replace(PipelineConfig(), still=still)
     [plate] = read_plates(PHOTO, detect, rectify_scaled, recognize, config)
     assert (plate.reading.text, plate.reading.best) == (HOME if readable else "", HOME)
+
+
+def test_boxes_inside_a_readable_plate_are_dropped():
+    """They are its parts, such as the region. Of unreadable plates both boxes are returned."""
+    both = detector_of(ROW, [150.0, 55.0, 195.0, 75.0, 0.95, 0.0])
+    (plate,) = read_plates(PHOTO, both, rectify, recognize)
+    assert plate.detection_score == pytest.approx(0.9)
+    assert len(read_plates(PHOTO, both, rectify, recognizer_of(BLUR))) == 2
 
 
 def test_a_plates_lines_are_those_of_its_reading_and_may_differ_within_a_photo():
