@@ -110,8 +110,8 @@ async def read_upload(context: RequestContext, form: UploadForm, settings: Setti
     """Read the photos from the body: a form, or the file itself.
 
     Never holds more than the limit in memory, even if Content-Length is wrong, and writes nothing
-    to disk. The photos' content is not checked. A photo that is too long raises `TooManyBytes`;
-    of a batch, its part has `is_too_long`. Raises `Problem`, or `ClientDisconnect`.
+    to disk. The photos' content is not checked, nor the length of each photo of a form, which may
+    be cut off beyond the limit. Raises `Problem`, or `ClientDisconnect`.
     """
     timeout_s = min(settings.upload_timeout_s, context.deadline.remaining_s)
     reader = _BodyReader(context.request, form, settings, context.take)
@@ -177,23 +177,14 @@ class _BodyReader:
 
     async def _read_parts(self) -> tuple[list[Part], Fields]:
         """Read a multipart form into its files and its other fields."""
-
-        def limit_of(part: Part) -> int:
-            return self._limits.max_bytes if part.is_file else self._max_text_of(part.name)
-
         await read_form(
             self._request.headers["content-type"],
             self._chunks(max(self._max_bytes, self._max_text + _FORM_OVERHEAD_BYTES)),
             self._parts,
             max_parts=max(MAX_FIELDS, self._form.max_photos + _OTHER_PARTS),
-            limit_of=limit_of,
+            max_part_bytes=max(self._limits.max_bytes, self._max_text),
         )
-        texts: Fields = []
-        for part in self._parts:
-            if not part.is_file:
-                if part.is_too_long:
-                    raise self._too_long(part.name)
-                texts.append((part.name, part.content))
+        texts = [(part.name, part.content) for part in self._parts if not part.is_file]
         return [part for part in self._parts if part.is_file], texts
 
     async def _upload(self, files: list[Part], texts: Fields) -> Upload:
@@ -212,8 +203,6 @@ class _BodyReader:
             photos = [await self._photo_of(as_text)]
         else:
             photos = _photos_among(files, dict(texts), form)
-        if form.max_photos == 1 and photos[0].is_too_long:
-            raise errors.TooManyBytes(too_many_bytes_message(self._limits))
         fields = ((name, value.decode(errors="replace")) for name, value in texts)
         return Upload(tuple(photos), tuple(fields))
 
