@@ -17,9 +17,6 @@ from api.errors import InvalidForm
 
 MAX_NAME = 255
 MAX_FIELD_BYTES = 16 * 1024
-# Limits of each part. Browsers send two headers; proxies and some libraries add a few.
-_MAX_HEADERS = 8
-_MAX_HEADER_BYTES = 4096
 # The parameter `filename*`. RFC 7578 (4.2) forbids it, but some clients send it alone, and mean a
 # file. If both are sent, the plain `filename` is used.
 _EXTENDED_NAME = re.compile(r"""\bfilename\*\s*=\s*"?(utf-8|iso-8859-1)'[^']*'([^;"\s]*)""", re.I)
@@ -132,9 +129,8 @@ async def read_form(
         name: getattr(collector, name) for name in dir(collector) if name.startswith("on_")
     }
     try:
-        parser = MultipartParser(
-            boundary, callbacks, max_header_count=_MAX_HEADERS, max_header_size=_MAX_HEADER_BYTES
-        )
+        # It refuses parts with more than 8 headers, and headers of more than some 4 KiB.
+        parser = MultipartParser(boundary, callbacks)
         async for chunk in chunks:
             parser.write(chunk)
         parser.finalize()
