@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from api.answers import Recognition
 from api.errors import PHOTO_PROBLEMS, Overloaded
-from plate_models.images import ImageError, check_header, decode
+from plate_models.images import ImageError, decode
+from plate_models.images.files import type_of
 from plate_models.spec import Limits
 
 Pixels = NDArray[np.uint8]
@@ -50,9 +51,8 @@ async def redact(
 def _redact(photo: bytes, recognition: Recognition, limits: Limits) -> tuple[bytes, str]:
     import cv2  # here, as most gateways never need it
 
-    header = check_header(photo, limits)
-    is_png = header.format == "PNG" or max(header.width, header.height) > _JPEG_MAX_SIDE
     pixels = decode(photo, limits)
+    is_png = type_of(photo) == "PNG" or max(pixels.shape) > _JPEG_MAX_SIDE
     boxes = np.array([plate.box for plate in recognition.plates], np.float32)
     quads = np.array([plate.quad for plate in recognition.plates], np.float32)
     blur_plates(pixels, boxes, quads)

@@ -72,7 +72,8 @@ class GatewayConfig(uvicorn.Config):
             ws="none",
             lifespan="on",
             log_config=None,
-            log_level="warning",
+            # Its warnings repeat, without an id, that a request is invalid or asks for an upgrade.
+            log_level="error",
             access_log=False,
             server_header=False,
             # With proxy headers, clients could forge their address and use up another's rate.
@@ -198,9 +199,6 @@ class GatewayProtocol(H11Protocol):
             self.transport.close()
         else:
             super().shutdown()
-
-    def _unsupported_upgrade_warning(self) -> None:
-        """Log nothing: the request is answered as if it had not asked for an upgrade."""
 
     def _count_as_surplus(self) -> bool:
         """Stop counting this connection as served; False if there are too many surplus ones."""

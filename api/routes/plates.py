@@ -9,12 +9,11 @@ from api import answers
 from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import PROBLEMS, body_of, file_field
 from api.edge.problems import document_of
-from api.errors import Problem, RecognizerProblem, TooManyBytes, problem_json
+from api.errors import Problem, RecognizerProblem, problem_json
 from api.parameters import PlateFilter, PlatesParameters
 from api.redaction import redact
 from api.uploads.multipart import Part
 from api.uploads.receiving import COPIES_AT_TRITON, UploadForm
-from plate_models.images import too_many_bytes_message
 
 router = APIRouter(tags=["plates"])
 
@@ -101,8 +100,6 @@ async def read_batch(
     async def read(photo: Part) -> answers.BatchItem:
         try:
             async with places:
-                if photo.is_too_long:
-                    raise TooManyBytes(too_many_bytes_message(services.settings.limits))
                 reading = await services.reader.read(photo.content, context, wanted.countries)
         except Problem as problem:
             document = document_of(problem, context.request_id, services.metrics)

@@ -5,7 +5,7 @@ This module uses the same parser, python-multipart, with callbacks of its own.
 """
 
 import re
-from collections.abc import AsyncIterable, Callable
+from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -17,9 +17,6 @@ from api.errors import InvalidForm
 
 MAX_NAME = 255
 MAX_FIELD_BYTES = 16 * 1024
-# Limits of each part. Browsers send two headers; proxies and some libraries add a few.
-_MAX_HEADERS = 8
-_MAX_HEADER_BYTES = 4096
 # The parameter `filename*`. RFC 7578 (4.2) forbids it, but some clients send it alone, and mean a
 # file. If both are sent, the plain `filename` is used.
 _EXTENDED_NAME = re.compile(r"""\bfilename\*\s*=\s*"?(utf-8|iso-8859-1)'[^']*'([^;"\s]*)""", re.I)
@@ -29,13 +26,12 @@ _EXTENDED_NAME = re.compile(r"""\bfilename\*\s*=\s*"?(utf-8|iso-8859-1)'[^']*'([
 class Part:
     """One part of a form, or a photo that is no part of a form; its content is not checked.
 
-    A part with a file name, even an empty one, is a file. A part that is too long has no content.
+    A part with a file name, even an empty one, is a file.
     """
 
     name: str = ""
     filename: str | None = None
     content: bytes = b""
-    is_too_long: bool = False
 
     @property
     def is_file(self) -> bool:
@@ -46,12 +42,11 @@ class Part:
 class _Collector:
     """The parser's callbacks, which get names, values and contents in pieces."""
 
-    def __init__(self, parts: list[Part], max_parts: int, limit_of: Callable[[Part], int]) -> None:
+    def __init__(self, parts: list[Part], max_parts: int, max_part_bytes: int) -> None:
         self.complete = False
         self._parts = parts
         self._max_parts = max_parts
-        self._limit_of = limit_of
-        self._limit = 0
+        self._max_part_bytes = max_part_bytes
         self._disposition = ""
         self._name = self._value = b""
         self._content = bytearray()
@@ -73,19 +68,11 @@ class _Collector:
         self._name = self._value = b""
 
     def on_headers_finished(self) -> None:
-        part = _part_of(self._disposition, len(self._parts) + 1)
-        self._limit = self._limit_of(part)
-        self._parts.append(part)
+        self._parts.append(_part_of(self._disposition, len(self._parts) + 1))
 
     def on_part_data(self, data: bytes, start: int, end: int) -> None:
-        part = self._parts[-1]
-        if part.is_too_long:
-            return
-        if len(self._content) + end - start > self._limit:
-            # Go on, as the other parts may be valid; the caller decides about this one.
-            part.is_too_long, self._content = True, bytearray()
-        else:
-            self._content += memoryview(data)[start:end]
+        room = self._max_part_bytes + 1 - len(self._content)
+        self._content += memoryview(data)[start : min(end, start + room)]
 
     def on_part_end(self) -> None:
         self._parts[-1].content, self._content = bytes(self._content), bytearray()
@@ -126,25 +113,24 @@ async def read_form(
     parts: list[Part],
     *,
     max_parts: int,
-    limit_of: Callable[[Part], int],
+    max_part_bytes: int,
 ) -> None:
     """Read a multipart form and append its parts to `parts`; the caller limits its total length.
 
-    `limit_of` returns the maximum size of a part in bytes, from its name and file name. Raises
-    `InvalidForm` if the form is truncated or invalid.
+    Of a part that is too long one byte more than allowed is kept, by which the caller knows it: the
+    other parts may be valid. Raises `InvalidForm` if the form is truncated or invalid.
     """
     _, options = parse_options_header(content_type)
     boundary = options.get(b"boundary")
     if not boundary:
         raise InvalidForm("The Content-Type has no boundary. Leave it to your HTTP library.")
-    collector = _Collector(parts, max_parts, limit_of)
+    collector = _Collector(parts, max_parts, max_part_bytes)
     callbacks: Any = {
         name: getattr(collector, name) for name in dir(collector) if name.startswith("on_")
     }
     try:
-        parser = MultipartParser(
-            boundary, callbacks, max_header_count=_MAX_HEADERS, max_header_size=_MAX_HEADER_BYTES
-        )
+        # It refuses parts with more than 8 headers, and headers of more than some 4 KiB.
+        parser = MultipartParser(boundary, callbacks)
         async for chunk in chunks:
             parser.write(chunk)
         parser.finalize()

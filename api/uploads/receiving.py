@@ -110,8 +110,8 @@ async def read_upload(context: RequestContext, form: UploadForm, settings: Setti
     """Read the photos from the body: a form, or the file itself.
 
     Never holds more than the limit in memory, even if Content-Length is wrong, and writes nothing
-    to disk. The photos' content is not checked. A photo that is too long raises `TooManyBytes`;
-    of a batch, its part has `is_too_long`. Raises `Problem`, or `ClientDisconnect`.
+    to disk. The photos' content is not checked, nor the length of each photo of a form, which may
+    be cut off beyond the limit. Raises `Problem`, or `ClientDisconnect`.
     """
     timeout_s = min(settings.upload_timeout_s, context.deadline.remaining_s)
     reader = _BodyReader(context.request, form, settings, context.take)
@@ -136,9 +136,9 @@ class _BodyReader:
         self._limits = settings.limits
         self._take = take
         self._taken = 0
-        together = settings.batch_max_bytes if form.max_photos > 1 else settings.max_bytes
+        self._max_part_bytes = int(settings.max_bytes * (_TEXT_PER_BYTE if form.text else 1))
+        together = settings.batch_max_bytes if form.max_photos > 1 else self._max_part_bytes
         self._max_bytes = together + _FORM_OVERHEAD_BYTES
-        self._max_text = int(settings.max_bytes * _TEXT_PER_BYTE) if form.text else 0
         self._raw = bytearray()
         self._parts: list[Part] = []
 
@@ -166,7 +166,7 @@ class _BodyReader:
         )
 
     async def _read_text(self, kind: str) -> Fields:
-        body = await self._read_raw(self._max_text + _FORM_OVERHEAD_BYTES, COPIES_OF_TEXT)
+        body = await self._read_raw(self._max_bytes, COPIES_OF_TEXT)
         if kind == URLENCODED:
             return await run_in_threadpool(
                 base64_photos.fields_of_urlencoded, body, self._form.fields
@@ -177,23 +177,14 @@ class _BodyReader:
 
     async def _read_parts(self) -> tuple[list[Part], Fields]:
         """Read a multipart form into its files and its other fields."""
-
-        def limit_of(part: Part) -> int:
-            return self._limits.max_bytes if part.is_file else self._max_text_of(part.name)
-
         await read_form(
             self._request.headers["content-type"],
-            self._chunks(max(self._max_bytes, self._max_text + _FORM_OVERHEAD_BYTES)),
+            self._chunks(self._max_bytes),
             self._parts,
             max_parts=max(MAX_FIELDS, self._form.max_photos + _OTHER_PARTS),
-            limit_of=limit_of,
+            max_part_bytes=self._max_part_bytes,
         )
-        texts: Fields = []
-        for part in self._parts:
-            if not part.is_file:
-                if part.is_too_long:
-                    raise self._too_long(part.name)
-                texts.append((part.name, part.content))
+        texts = [(part.name, part.content) for part in self._parts if not part.is_file]
         return [part for part in self._parts if part.is_file], texts
 
     async def _upload(self, files: list[Part], texts: Fields) -> Upload:
@@ -202,8 +193,10 @@ class _BodyReader:
         for name, value in texts:
             if len(name) > MAX_NAME:
                 raise errors.InvalidForm(f"A field's name is longer than {MAX_NAME} characters.")
-            if len(value) > self._max_text_of(name):
-                raise self._too_long(name)
+            if len(value) > MAX_FIELD_BYTES and name not in form.fields:
+                raise errors.InvalidForm(
+                    f"The field '{name}' is longer than {MAX_FIELD_BYTES} bytes."
+                )
             if value and name in form.refused:
                 raise errors.InvalidParameter(form.refused[name])
         as_text = [pair for pair in texts if form.text and pair[0] in form.fields]
@@ -212,8 +205,6 @@ class _BodyReader:
             photos = [await self._photo_of(as_text)]
         else:
             photos = _photos_among(files, dict(texts), form)
-        if form.max_photos == 1 and photos[0].is_too_long:
-            raise errors.TooManyBytes(too_many_bytes_message(self._limits))
         fields = ((name, value.decode(errors="replace")) for name, value in texts)
         return Upload(tuple(photos), tuple(fields))
 
@@ -224,16 +215,6 @@ class _BodyReader:
         # For a part of a multipart form only its size is accounted for so far.
         self._take_more(max(0, COPIES_OF_TEXT * len(text) - self._taken))
         return Part(content=await run_in_threadpool(base64_photos.photo_from_base64, text, name))
-
-    def _max_text_of(self, name: str) -> int:
-        return self._max_text if self._max_text and name in self._form.fields else MAX_FIELD_BYTES
-
-    def _too_long(self, name: str) -> errors.Problem:
-        if self._max_text and name in self._form.fields:
-            return errors.TooManyBytes(too_many_bytes_message(self._limits))
-        if name in self._form.fields:
-            return errors.MissingImage(_came_as_text(name))
-        return errors.InvalidForm(f"The field '{name}' is longer than {MAX_FIELD_BYTES} bytes.")
 
     async def _read_raw(self, max_bytes: int, copies: int = 1) -> bytes:
         async for chunk in self._chunks(max_bytes, copies):

@@ -23,10 +23,6 @@ from pathlib import Path
 from plate_models.cores import THREADS  # the one setting that the models read
 from plate_models.release import MANIFEST, PHOTO_MODEL
 
-# The file that each backend loads.
-ARTIFACTS = {"openvino": "model.onnx", "pytorch": "model.pt", "python": "model.py"}
-# What the export writes beside this model's model.py, which reads it when it is loaded.
-MANIFESTS = {PHOTO_MODEL: MANIFEST}
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 LIBPYTHON = f"libpython{_PYTHON}.so.1.0"
 _STUB = "triton_python_backend_stub"
@@ -166,18 +162,14 @@ def _check_installation(installation: Installation | None) -> Iterator[str]:
 
 
 def _check_models(repository: Path, profile: str) -> Iterator[str]:
+    # `versions` checks the files that a manifest lists.
+    if not any((repository / PHOTO_MODEL).glob(f"[0-9]*/{MANIFEST}")):
+        yield f"There is no exported model in {repository}: run `make export` (`plates export`)."
     on_gpu = []
     for path in sorted(repository.glob("*/config.pbtxt")):
-        model, special = path.parent.name, path.parent / "configs" / f"{profile}.pbtxt"
-        config = (special if special.exists() else path).read_text(encoding="utf-8")
-        backend = re.search(r'^backend:\s*"(\w+)"', config, re.MULTILINE)
-        for name in (ARTIFACTS.get(backend[1]) if backend else None, MANIFESTS.get(model)):
-            if name and not any((repository / model).glob(f"[0-9]*/{name}")):
-                yield f"{model} has no {name}: run `make export` (`plates export`)."
-        if "KIND_GPU" in config:
-            on_gpu.append(model)
-    if not any(repository.glob("*/config.pbtxt")):
-        yield f"There is no model in {repository}."
+        special = path.parent / "configs" / f"{profile}.pbtxt"
+        if "KIND_GPU" in (special if special.exists() else path).read_text(encoding="utf-8"):
+            on_gpu.append(path.parent.name)
     if on_gpu and (problem := find_gpu_problem()):
         yield (
             f"The profile {profile} runs {', '.join(on_gpu)} on a GPU, and {problem}. "

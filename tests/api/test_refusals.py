@@ -102,6 +102,7 @@ REFUSED = {
         (photos("image", "other"), "other"),
         (with_fields("image", redact="perhaps"), "redact"),
         (with_fields("image", image="base64"), "'image' came as text"),
+        (with_fields("image", image="base64" * 5000), "'image' came as text"),
     ],
     (PLATES, "invalid-form"): [
         (body(b"x", "multipart/form-data"), "no boundary"),

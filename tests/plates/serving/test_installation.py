@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 from serving_support import make_image, make_repository
-from support import REPOSITORY, embedded_triton, write_files
+from support import REPOSITORY, embedded_triton
 
 from plate_models.release import MANIFEST
 from plates.serving import installation, triton
@@ -98,24 +98,17 @@ def test_unusable_ports_are_named_together_with_all_other_problems(tmp_path, por
         with pytest.raises(PreflightError) as refused:
             embedded_triton(tmp_path, triton_http_port=port).start()
     _, no_model, bad_port = str(refused.value).split("\n- ")
-    assert f"There is no model in {tmp_path}" in no_model
+    assert f"There is no exported model in {tmp_path}: run `make export`" in no_model
     assert f"Port {port} " in bad_port and "PLATES_TRITON_HTTP_PORT" in bad_port
     with pytest.raises(PreflightError, match="PLATES_TRITON_GRPC_PORT"):  # the same port twice
         embedded_triton(tmp_path, triton_http_port=one, triton_grpc_port=one).start()
 
 
-def test_artifacts_missing_for_a_profile_are_named(wheel, models, tmp_path):
+def test_a_repository_that_was_not_exported_is_named(wheel, models):
+    assert find_problems(wheel, models, "cpu") == []
     (models / "plate_recognition" / "1" / MANIFEST).unlink()
     (lost,) = find_problems(wheel, models, "cpu")
-    assert f"plate_recognition has no {MANIFEST}" in lost
-    configs = {"config.pbtxt": b'# backend: "x"\nbackend: "pytorch"\n'}
-    configs["configs/cpu.pbtxt"] = b'backend: "openvino"\n'
-    net = write_files(tmp_path / "repository" / "net", configs)
-    for profile, file in (("cpu", "model.onnx"), ("gpu", "model.pt")):
-        (missing,) = find_problems(wheel, net.parent, profile)
-        assert f"net has no {file}" in missing and "make export" in missing
-    write_files(net, {"1/model.onnx": b""})
-    assert find_problems(wheel, net.parent, "cpu") == []
+    assert f"There is no exported model in {models}" in lost and "make export" in lost
 
 
 def driver(status, gpus):
@@ -133,8 +126,7 @@ def driver(status, gpus):
     ],
 )
 def test_the_gpu_profile_needs_a_gpu(wheel, monkeypatch, library, reason):
-    monkeypatch.setattr(installation, "ARTIFACTS", {})
-    monkeypatch.setattr(installation, "MANIFESTS", {})
+    monkeypatch.setattr(installation, "MANIFEST", "model.py")  # it may not be exported yet
     monkeypatch.setattr(installation.ctypes, "CDLL", Mock(side_effect=[library, driver(0, 1)]))
     assert find_problems(wheel, REPOSITORY, "cpu") == []
     (found,) = find_problems(wheel, REPOSITORY, "gpu")
