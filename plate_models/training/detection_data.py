@@ -22,7 +22,7 @@ from plate_models.training.imaging import shift_by
 from plate_models.training.synthetic.kinds import CAR, DRAWN, kind_named
 from plate_models.training.synthetic.latin import LATIN
 from plate_models.training.synthetic.photo import camera, photograph
-from plate_models.training.synthetic.scenes import Patch, paint_clutter, paint_plate
+from plate_models.training.synthetic.scenes import paint_clutter, paint_plate
 from plate_models.training.tables import choose, log_uniform, pick
 
 # Boxes with a larger aspect ratio have one line of text.
@@ -117,7 +117,7 @@ class WindowSettings:
     painted: float = 0.5  # share of the plates that are replaced by rendered ones
     # Share of two-line plates among the painted plates: in place of a long plate, of a short one.
     two_lines: tuple[float, float] = (0.15, 0.5)
-    variants: int = 3  # rendered plates per real one; each loader keeps them in memory
+    variants: int = 3  # rendered plates per real one
 
 
 def degrade(image: NDArray[np.uint8], rng: Generator) -> NDArray[np.uint8]:
@@ -150,7 +150,6 @@ class WindowSampler:
         settings: WindowSettings = WindowSettings(),
     ) -> None:
         self.photos, self.negatives, self.settings = photos, negatives, settings
-        self._patches: dict[tuple[int, ...], Patch] = {}
 
     def draw(self, rng: Generator) -> Window:
         """Compose a window of cells and degrade it like a camera."""
@@ -205,18 +204,16 @@ class WindowSampler:
 
     def _paint(self, index: int, plate: int, variant: int, zoom: int) -> TrainingPhoto:
         """The photo with one plate replaced; the same numbers give the same image."""
-        photo, key = self.photos[index], (index, plate, variant, zoom)
+        photo = self.photos[index]
         image, outlines = photo.image, photo.outlines * zoom
         if zoom > 1:
             image = cv2.resize(image, None, fx=zoom, fy=zoom).astype(np.uint8, copy=False)
-        if key not in self._patches:
-            rng = np.random.default_rng(key)
-            kind = self._draw_kind(photo.lines[plate] == 1, rng)
-            self._patches[key] = paint_plate(image, photo.boxes[plate] * zoom, rng, kind)
-        patch, lines = self._patches[key], photo.lines.copy()
-        outlines[plate], lines[plate] = np.repeat(patch.quad, 2, axis=0), patch.lines
+        rng = np.random.default_rng((index, plate, variant, zoom))
+        kind, lines = self._draw_kind(photo.lines[plate] == 1, rng), photo.lines.copy()
+        image, quad, rows = paint_plate(image, photo.boxes[plate] * zoom, rng, kind)
+        outlines[plate], lines[plate] = np.repeat(quad, 2, axis=0), len(rows)
         others = photo.unclear * zoom, photo.mistaken * zoom
-        return TrainingPhoto(patch.paste(image), outlines, lines, *others)
+        return TrainingPhoto(image, outlines, lines, *others)
 
     def _draw_kind(self, long: bool, rng: Generator) -> str:
         """Draw `LATIN` or a kind of `DRAWN`: mostly `CAR` for one line, the others equally."""

@@ -51,6 +51,8 @@ class _Detection(NamedTuple):
 
     plate: SeenPlate
     time: float  # seconds of the passes' own clock
+    position_s: float  # the frame's, in seconds since the stream's beginning
+    picture_width: int  # in pixels
 
 
 @dataclass(eq=False)
@@ -59,7 +61,6 @@ class _OpenPass:
 
     fusion: Fusion
     first: _Detection
-    begin: Frame  # the first frame
     clock: tuple[Clock, float]  # of its times, and what they are ahead of the passes' own clock
     stream_at_start: Stream
     id: str = field(default_factory=events.new_id)
@@ -73,7 +74,8 @@ class _OpenPass:
 
     def __post_init__(self) -> None:
         plate = self.first.plate
-        self.last = self.best = self.widest = self.first
+        self.last = self.best = self.first
+        self.width = plate.width  # the greatest so far, in pixels
         # The first and the last detection that the picture's edge doesn't cut.
         self.whole = [self.first] if plate.log_probs.size else []
         self.frames_read = int(plate.text != "")
@@ -89,12 +91,12 @@ class _OpenPass:
         self.stationary |= other.stationary
         self.surely_plate |= other.surely_plate
         if other.first.time < self.first.time:  # The other one began earlier, but was unreadable.
-            self.first, self.begin = other.first, other.begin
-            self.clock, self.stream_at_start = other.clock, other.stream_at_start
+            self.first, self.clock = other.first, other.clock
+            self.stream_at_start = other.stream_at_start
         self.last = other.last
         bests = other.best, self.best
         self.best = max(bests, key=lambda found: (found.plate.text != "", found.plate.score))
-        self.widest = max(other.widest, self.widest, key=lambda found: found.plate.width)
+        self.width = max(self.width, other.width)
         self.whole = sorted(self.whole + other.whole, key=lambda found: found.time)
         del self.whole[1:-1]
 
@@ -107,9 +109,9 @@ class _OpenPass:
         nearer = float(np.log(last.width / first.width))
         across = last.middle[0] - first.middle[0]
         # Compare both movements, assuming a focal length of about the picture's width.
-        if abs(nearer) >= max(_NEARER, abs(across) / self.begin.image.shape[1]):
+        if abs(nearer) >= max(_NEARER, abs(across) / self.first.picture_width):
             return "approaching" if nearer > 0 else "leaving"
-        if abs(across) >= _SIDEWAYS * self.widest.plate.width:
+        if abs(across) >= _SIDEWAYS * self.width:
             return "right" if across > 0 else "left"
         return "unknown"
 
@@ -149,14 +151,14 @@ class Passes:
         self._stream = stream
         detected: dict[_OpenPass, _OpenPass] = {}
         plates = [_whole_or_unread(plate, frame) for plate in plates]
-        # One row of the picture: a pass needs the width of its first frame, but no pixels.
-        begin = replace(frame, image=frame.image[:1].copy())
+        height, width = frame.image.shape[:2]
         # Readings with another alphabet can't be fused with earlier frames: those passes end.
         alphabet = self.reader.spec.alphabet
         tracks = [track for track in self._open if track.fusion.alphabet == alphabet]
         for track in assign(plates, tracks, self._now, self.reader):
-            first, clock = _Detection(track.plate, self._now), (self._clock, self._clock_offset)
-            new = _OpenPass(track.fusion, first, begin, clock, stream)
+            first = _Detection(track.plate, self._now, frame.position_s, width)
+            clock = self._clock, self._clock_offset
+            new = _OpenPass(track.fusion, first, clock, stream)
             pass_ = self._open.setdefault(track, new)
             pass_.stationary |= track.stationary
             detected.setdefault(pass_, new)
@@ -164,7 +166,6 @@ class Passes:
         for pass_, new in detected.items():
             if new is not pass_:
                 pass_.join(new)
-            height, width = frame.image.shape[:2]
             x, y = new.first.plate.middle
             for name, area in self._zones.items():
                 if cv2.pointPolygonTest(area, (x / width, y / height), False) >= 0:
@@ -179,7 +180,7 @@ class Passes:
         for track, pass_ in self._open.items():
             if track.last_seen >= before:
                 track.stay(self._now)
-                pass_.last = _Detection(track.plate, self._now)
+                pass_.last = pass_.last._replace(plate=track.plate, time=self._now)
                 pass_.stationary |= track.stationary
         return self._end(self._now)
 
@@ -239,7 +240,7 @@ class Passes:
         """Whether the end of a pass is reported: always after a `pass.updated`."""
         if pass_.revision:
             return True
-        if not self._is_in_zone(pass_) or pass_.widest.plate.width < _UNREAD_PX:
+        if not self._is_in_zone(pass_) or pass_.width < _UNREAD_PX:
             return False
         return pass_.surely_plate if pass_.frames < _UNREAD_FRAMES else pass_.direction != "unknown"
 
@@ -281,7 +282,7 @@ class Passes:
                 last=pass_.last.time + offset,
                 best=pass_.best.time + offset,
                 source=clock,
-                position_s=round(pass_.begin.position_s, 3),
+                position_s=round(pass_.first.position_s, 3),
             ),
             motion=events.Motion(
                 direction=pass_.direction, stationary=pass_.stationary, zones=list(pass_.zones)

@@ -103,24 +103,24 @@ def test_plates_of_the_country_are_read_with_region_and_native_text(nets, kind):
         photo = np.full((*DETECTOR.canvases_hw[0], 3), 100, np.uint8)
         photo[200:250, 300:480] = 220
         rng = np.random.default_rng(100 + seed)
-        patch = paint_plate(photo, np.float32([300, 200, 480, 250]), rng, kind)
+        painted, quad, rows = paint_plate(photo, np.float32([300, 200, 480, 250]), rng, kind)
 
-        def detect(canvases, patch=patch):
+        def detect(canvases, quad=quad, rows=rows):
             candidates = torch.zeros(1, DETECTOR.max_candidates, 6)
-            hull = *patch.quad.min(axis=0), *patch.quad.max(axis=0)
+            hull = *quad.min(axis=0), *quad.max(axis=0)
             if not (canvases[0, :, 0] == DETECTOR.pad_value).all():  # not in the smaller photo
-                candidates[0, 0] = torch.tensor([*hull, 0.9, patch.lines - 1])
+                candidates[0, 0] = torch.tensor([*hull, 0.9, len(rows) - 1])
             return candidates
 
-        plates = replace(nets, detect=detect).read(patch.paste(photo))
-        if [plate.reading.text for plate in plates] != [patch.text]:
+        plates = replace(nets, detect=detect).read(painted)
+        if [plate.reading.text for plate in plates] != [text := "".join(rows)]:
             continue
         right += 1
         (plate,) = plates
         answer = answer_of(plate.reading, plate.box, plate.quad, plate.detection_score)
         assert answer.format == kind and answer.region is not None
-        assert answer.region.name == COUNTRY.regions[patch.text[:2]]
-        assert answer.text_native == patch.text.replace("S", "Š")
+        assert answer.region.name == COUNTRY.regions[text[:2]]
+        assert answer.text_native == text.replace("S", "Š")
     assert right >= 5
 
 

@@ -4,7 +4,6 @@ Clutter looks like plates to a detector: signs, lettering, cameras' clocks, wind
 """
 
 import re
-from dataclasses import dataclass
 
 import cv2
 import numpy as np
@@ -39,31 +38,16 @@ _FONT_SIZE = 48
 _TABLES = tables_of(__file__)
 
 
-@dataclass(frozen=True)
-class Patch:
-    """A part of a photo with a painted plate."""
-
-    image: Image  # (h, w, 3) uint8 RGB
-    corner_xy: tuple[int, int]  # the patch's top left corner in photo pixels
-    text: str  # of the painted plate
-    quad: Field  # (4, 2) float32, corners TL, TR, BR, BL of the plate in photo pixels
-    lines: int  # of text, 1 or 2
-
-    def paste(self, photo: Image) -> Image:
-        """A copy of the photo with the patch in its place."""
-        painted = photo.copy()
-        (x, y), (h, w) = self.corner_xy, self.image.shape[:2]
-        painted[y : y + h, x : x + w] = self.image
-        return painted
-
-
-def paint_plate(photo: Image, box: Field, rng: Generator, kind: str = CAR) -> Patch:
+def paint_plate(
+    photo: Image, box: Field, rng: Generator, kind: str = CAR
+) -> tuple[Image, Field, tuple[str, ...]]:
     """Replace the plate in a box with a rendered plate in the same light and colour cast.
 
     The colours around the old plate are painted over it first, because the new plate may be lower
     or narrower. The photo is (H, W, 3) uint8 RGB, the box (4,) x0, y0, x1, y1 in photo pixels.
-    Raises ValueError if the box has no area inside the photo, or if the kind is neither `LATIN` nor
-    in ``KINDS``.
+    Returns a painted copy of the photo, the plate's corners TL, TR, BR, BL in photo pixels, (4, 2)
+    float32, and its lines of text. Raises ValueError if the box has no area inside the photo, or if
+    the kind is neither `LATIN` nor in ``KINDS``.
     """
     design = sample_design(kind, rng)
     plate, view = _hang_plate(design, box, rng)
@@ -81,9 +65,9 @@ def paint_plate(photo: Image, box: Field, rng: Generator, kind: str = CAR) -> Pa
     light = _light_of(photo, box, rng)
     _cover(scene, box - np.array([x0, y0, x0, y0]), rng)
     _overlay_plate(scene, plate, imaging.shift_by(-x0, -y0) @ view, light, rng)
-    image = np.clip(scene, 0, 255).astype(np.uint8)
-    text, lines = "".join(design.rows), len(design.rows)
-    return Patch(image, (x0, y0), text, quad.astype(np.float32), lines)
+    painted = photo.copy()
+    painted[y0:y1, x0:x1] = np.clip(scene, 0, 255)
+    return painted, quad.astype(np.float32), design.rows
 
 
 def paint_clutter(photo: Image, plates: Field, width: float, rng: Generator) -> None:

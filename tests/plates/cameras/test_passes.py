@@ -243,7 +243,7 @@ def test_two_frames_of_a_fast_car_are_one_pass_if_their_texts_agree():
 
 def test_an_unreadable_plate_is_reported_if_it_moves_and_is_large_enough():
     def script(second, _end=4):
-        unread = [seen("A11", (200 + 200 * second, 300), 100, 0.3)]
+        unread = [seen("A11", (200 + 200 * second, 300), 100 if 1 < second < 3 else 55, 0.3)]
         sign = [seen("K77", (900, 100), 100, 0.3)]
         noise = [seen("M99", (600, 600), 80, 0.3)] if second == 1 else []
         far = [seen("B22", (200 + 100 * second, 180), 50, 0.3)]
