@@ -151,9 +151,7 @@ def _recognition(outputs: Mapping[str, NDArray[Any] | None]) -> Recognition:
     try:
         info = RecognitionInfo.model_validate_json(found[TENSORS.model_info][0])
     except ValidationError as error:
-        raise errors.RecognizerMismatch(
-            f"Triton's output {TENSORS.model_info} is incomplete."
-        ) from error
+        raise errors.RecognizerMismatch(f"Triton's {TENSORS.model_info} is incomplete.") from error
     plates = []
     texts, formats = _texts(found[TENSORS.texts][:, 0]), _texts(found["formats"])
     for row in range(count):

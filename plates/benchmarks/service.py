@@ -33,24 +33,20 @@ class Service:
     ready_s: float | None = None
 
 
-def add_url(parser: argparse.ArgumentParser) -> None:
+def add_service(parser: argparse.ArgumentParser, measured: bool = True) -> None:
+    """Declare --url, and --pid if the service's processes are measured."""
     elsewhere = "a running service (default: start one on loopback, and stop it)"
     parser.add_argument("--url", metavar="http://HOST:PORT", help=elsewhere)
-
-
-def add_service(parser: argparse.ArgumentParser) -> None:
-    """Declare --url, and --pid for the tools that measure processes."""
-    add_url(parser)
-    here = "process `plates serve` of that service on this machine, to measure it"
-    parser.add_argument("--pid", type=int, help=here)
+    if measured:
+        here = "process `plates serve` of that service on this machine, to measure it"
+        parser.add_argument("--pid", type=int, help=here)
 
 
 @contextlib.contextmanager
 def service(url: str | None, pid: int | None = None, **settings: str) -> Iterator[Service]:
     """Yield the service at a URL, or start one with these settings on a free port and stop it.
 
-    Raises CommandError if the process `pid` can't be measured, or if the service doesn't get ready,
-    doesn't stop cleanly or leaves shared memory.
+    Raises CommandError if `pid` is wrong, or it isn't ready, stops badly or leaves shared memory.
     """
     if pid is not None and (not url or footprints(pid).empty):
         raise CommandError(f"--pid {pid}: expected a running process of yours that serves --url")

@@ -69,7 +69,7 @@ def _find_version(repository: Path, number: int) -> ModelVersion | None:
     content, stats, hashes, plates, problem = b"", {}, dict[str, str](), list[Plate](), ""
     try:
         found = sorted(repository.glob(f"*/{number}/[!.]*"))
-        stats = {str(path.relative_to(repository)): path.stat() for path in found if path.is_file()}
+        stats = {path: path.stat() for path in found if path.is_file()}
         content = manifest.read_bytes()
         document = json.loads(content)
         plates = [(plate["text"], plate["box"]) for plate in document.get("golden", [])]

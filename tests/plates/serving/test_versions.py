@@ -58,6 +58,8 @@ def test_a_new_version_is_due_when_its_files_no_longer_change(repository, monkey
     assert [due(chosen), due(chosen)] == [None, 2], "its files have changed since the last check"
     chosen.prove(newer)
     pipeline = repository / "plate_recognition"
+    (pipeline / "2" / "exported.json").write_text("{}")
+    assert [due(chosen), due(chosen)] == [None, None], "it serves, though its manifest is damaged"
     (pipeline / "2").rename(pipeline / "2.off")
     assert [due(chosen), due(chosen)] == [None, 1]
     with pytest.raises(VersionError, match=r"version 2 lacks .*plate_recognition/2/model\.py"):
