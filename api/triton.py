@@ -18,8 +18,6 @@ from plate_models.recognition.grammar import Reading
 from plate_models.release import PHOTO_MODEL
 from plate_models.spec import TENSORS
 
-MODEL_INFO = "model_info"
-
 # The rank of each output.
 _OUTPUTS = {
     TENSORS.coordinates: 2,
@@ -31,7 +29,7 @@ _OUTPUTS = {
     "formats": 1,
     "candidates": 2,
     "candidate_scores": 2,
-    MODEL_INFO: 1,
+    TENSORS.model_info: 1,
 }
 _CHANNEL_OPTIONS = [
     # The environment's proxy settings are for the web.
@@ -145,15 +143,15 @@ def _recognition(outputs: Mapping[str, NDArray[Any] | None]) -> Recognition:
     count = len(outputs["texts"]) if outputs["texts"] is not None else 0
     for name, rank in _OUTPUTS.items():
         array = outputs[name]
-        length = 1 if name == MODEL_INFO else count
+        length = 1 if name == TENSORS.model_info else count
         if array is None or array.ndim != rank or len(array) != length:
             shape = None if array is None else array.shape
             raise errors.RecognizerMismatch(f"Triton's output {name} has the shape {shape}.")
         found[name] = array
     try:
-        info = RecognitionInfo.model_validate_json(found[MODEL_INFO][0])
+        info = RecognitionInfo.model_validate_json(found[TENSORS.model_info][0])
     except ValidationError as error:
-        raise errors.RecognizerMismatch(f"Triton's output {MODEL_INFO} is incomplete.") from error
+        raise errors.RecognizerMismatch(f"Triton's {TENSORS.model_info} is incomplete.") from error
     plates = []
     texts, formats = _texts(found[TENSORS.texts][:, 0]), _texts(found["formats"])
     for row in range(count):

@@ -29,7 +29,6 @@ GRAPHS: Mapping[str, tuple[str, ...]] = {
     "stn": (TENSORS.graph_output, TENSORS.theta),
     "lprnet": (TENSORS.graph_output,),
 }
-MODEL_INFO, LOG_PROBS = "model_info", "log_probs"
 COUNTRIES = "countries"  # a request's parameter
 
 Array = NDArray[Any]
@@ -97,7 +96,7 @@ def config_for(config: PipelineConfig, parameters: str, wanted: Collection[str])
     """
     # A client that fuses frames wants log_probs, and each plate as one crop shows it. A request
     # that names no outputs gets all of them, and is for a photo.
-    if LOG_PROBS in wanted and not OUTPUTS.keys() <= set(wanted):
+    if TENSORS.log_probs in wanted and not OUTPUTS.keys() <= set(wanted):
         config = replace(config, still=False)
     asked = json.loads(parameters or "{}").get(COUNTRIES)
     if asked is None:
@@ -217,15 +216,15 @@ def outputs_of(
     and the parameters to decode ``log_probs`` if these are wanted.
     """
     outputs = arrays_of(plates, wanted)
-    if MODEL_INFO in wanted:
+    if TENSORS.model_info in wanted:
         info = {
             **vars(origin),
             "image": {"width": photo.shape[1], "height": photo.shape[0]},
             **({} if timing_ms is None else {"timing_ms": dict(timing_ms)}),
         }
-        if LOG_PROBS not in wanted:
+        if TENSORS.log_probs not in wanted:
             del info["decoding"]
-        outputs[MODEL_INFO] = np.array([json.dumps(info)], np.object_)
+        outputs[TENSORS.model_info] = np.array([json.dumps(info)], np.object_)
     return outputs
 
 
@@ -236,8 +235,8 @@ def arrays_of(plates: Sequence[Plate], wanted: Collection[str]) -> dict[str, Arr
         for name, (value_of, dtype, shape) in OUTPUTS.items()
         if name in wanted
     }
-    if LOG_PROBS in wanted:
-        outputs[LOG_PROBS] = ctc.stack([plate.log_probs for plate in plates])
+    if TENSORS.log_probs in wanted:
+        outputs[TENSORS.log_probs] = ctc.stack([plate.log_probs for plate in plates])
     return outputs
 
 

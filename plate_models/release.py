@@ -83,7 +83,7 @@ def is_current(sources: dict[str, str], repository: Path, version: str) -> bool:
             and (release / PIPELINE).exists()
             and all(sha256_of(repository / name) == digest for name, digest in artifacts.items())
         )
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):  # missing or damaged
         return False
 
 

@@ -248,6 +248,8 @@ class TensorNames:
     image: str = "image"
     coordinates: str = "coordinates"
     texts: str = "texts"
+    log_probs: str = "log_probs"
+    model_info: str = "model_info"
 
 
 TENSORS = TensorNames()

@@ -27,7 +27,7 @@ import pandas
 
 from plates.benchmarks.report import Report, Rows, at_most
 from plates.benchmarks.service import footprints, service, total_by_part
-from plates.benchmarks.soak import EVERY_S, MEBIBYTE, steady, trends_of
+from plates.benchmarks.soak import EVERY_S, LEAST_MINUTES, MEBIBYTE, steady, trends_of
 from plates.cli import CommandError
 from plates.cli.options import add_number
 from plates.cli.samples import CLIP, expected_texts
@@ -41,7 +41,7 @@ MEMORY = "memory of all processes, PSS in MiB"
 def configure(parser: argparse.ArgumentParser) -> None:
     add_number(parser, "--cameras", 4, "number of cameras", least=1)
     add_number(parser, "--fps", 5.0, "frames per second to read from each camera", least=0.1)
-    add_number(parser, "--minutes", 20.0, "minutes of streams", least=0.5)
+    add_number(parser, "--minutes", 20.0, "minutes of streams", least=LEAST_MINUTES)
 
 
 def run(arguments: argparse.Namespace) -> Report:

@@ -14,7 +14,7 @@ from collections import Counter
 
 from plates.benchmarks.load import Load, LoadClient, arrivals, sample_requests, summarise
 from plates.benchmarks.report import Report, Rows, at_most
-from plates.benchmarks.service import add_url, service
+from plates.benchmarks.service import add_service, service
 from plates.cli import CommandError
 from plates.cli.options import add_number
 
@@ -26,7 +26,7 @@ _PATIENCE_S = 3.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_url(parser)
+    add_service(parser, measured=False)
     add_number(parser, "--seconds", 10.0, "seconds of load at each rate, per round", least=0.01)
     add_number(parser, "--deadline", 2.0, "deadline in seconds (X-Request-Timeout)", least=0.01)
 

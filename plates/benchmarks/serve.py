@@ -35,7 +35,7 @@ CONCURRENCIES = (1, 2, 4, 8, 16)
 READY_S, MEMORY_MB = 10.0, 650.0
 _TIMEOUT_S, _WARM_UP_S = 60.0, 1.0
 _WARM_UPS, _LEAST_TURNS = 2, 3
-_SHOWN = ("goodput/s", "p50 ms", "p95 ms", "p99 ms", "requests")
+_SHOWN = ("goodput/s", "p50 ms", "p95 ms", "p99 ms", "requests", "statuses", "errors")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

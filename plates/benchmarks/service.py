@@ -33,24 +33,23 @@ class Service:
     ready_s: float | None = None
 
 
-def add_url(parser: argparse.ArgumentParser) -> None:
+def add_service(parser: argparse.ArgumentParser, measured: bool = True) -> None:
+    """Declare --url, and --pid if the service's processes are measured."""
     elsewhere = "a running service (default: start one on loopback, and stop it)"
     parser.add_argument("--url", metavar="http://HOST:PORT", help=elsewhere)
-
-
-def add_service(parser: argparse.ArgumentParser) -> None:
-    """Declare --url, and --pid for the tools that measure processes."""
-    add_url(parser)
-    here = "process `plates serve` of that service on this machine, to measure it"
-    parser.add_argument("--pid", type=int, help=here)
+    if measured:
+        here = "process `plates serve` of that service on this machine, to measure it"
+        parser.add_argument("--pid", type=int, help=here)
 
 
 @contextlib.contextmanager
 def service(url: str | None, pid: int | None = None, **settings: str) -> Iterator[Service]:
     """Yield the service at a URL, or start one with these settings on a free port and stop it.
 
-    Raises CommandError if it doesn't get ready, doesn't stop cleanly or leaves shared memory.
+    Raises CommandError if `pid` is wrong, or it isn't ready, stops badly or leaves shared memory.
     """
+    if pid is not None and (not url or footprints(pid).empty):
+        raise CommandError(f"--pid {pid}: expected a running process of yours that serves --url")
     if url:
         wait_until_ready(url, _PATIENCE_S)
         yield Service(url.rstrip("/"), pid)
@@ -71,13 +70,13 @@ def service(url: str | None, pid: int | None = None, **settings: str) -> Iterato
 def footprints(root: int | None) -> pandas.DataFrame:
     """Measure a process and its descendants, a row for each; those that end meanwhile are omitted.
 
-    Shared pages count in full in "rss_bytes", once in "pss_bytes".
+    So are other users'. Shared pages count in full in "rss_bytes", once in "pss_bytes".
     """
     found = []
     if root is not None and psutil.pid_exists(root):
         first = psutil.Process(root)
         for process in [first, *first.children(recursive=True)]:
-            with contextlib.suppress(psutil.NoSuchProcess), process.oneshot():
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied), process.oneshot():
                 memory, cpu = process.memory_full_info(), process.cpu_times()
                 part = "plates serve" if process is first else part_of(process.cmdline())
                 used = (memory.rss, memory.pss, cpu.user + cpu.system, process.num_fds())

@@ -12,7 +12,7 @@ from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedO
 from tritonclient.utils import InferenceServerException
 
 from api.settings import Settings
-from api.triton import MODEL_INFO, channel_to
+from api.triton import channel_to
 from plate_models.contract import arrays_of
 from plate_models.formats import grammar_of
 from plate_models.pipeline import Plate
@@ -26,7 +26,7 @@ from plates.cameras.fusion import Reader
 
 _OUTPUTS = (
     *(TENSORS.coordinates, TENSORS.texts, "quads", "detection_scores", "text_scores", "lines"),
-    *("candidates", "candidate_scores", "log_probs", "crops", MODEL_INFO),
+    *("candidates", "candidate_scores", TENSORS.log_probs, "crops", TENSORS.model_info),
 )
 # The header with the key to the embedded Triton's restricted protocols.
 _KEY_HEADER = "triton-grpc-protocol-plates-key"
@@ -74,7 +74,7 @@ class TritonRecognizer:
                 self._shared.forget()  # It must be registered again if Triton was restarted.
             raise RecognizerAway(str(error.message() or error)) from error
         found = {name: result.as_numpy(name) for name in _OUTPUTS}
-        info = json.loads(found[MODEL_INFO][0])
+        info = json.loads(found[TENSORS.model_info][0])
         model = Model(version=info["version"], weights=info["weights"])
         if model != self.model:  # Choose texts with the settings of the new version.
             spec = spec_from_json(RecognizerSpec, info["decoding"]["spec"], "spec")
@@ -132,7 +132,7 @@ def _from_outputs(found: Mapping[str, NDArray[Any]], image: NDArray[np.uint8]) -
             text=texts[row][0],
             score=float(found["text_scores"][row]),
             candidates=tuple(c for c in zip(candidates[row], scores[row], strict=True) if c[0]),
-            log_probs=found["log_probs"][row].astype(np.float64),
+            log_probs=found[TENSORS.log_probs][row].astype(np.float64),
             crop=found["crops"][row],
             evidence=evidence[row],
         )

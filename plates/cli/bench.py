@@ -35,6 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     options = parse_options(arguments.tool, arguments.options)
     if options.json:  # A bad path must fail before the tool runs for minutes.
         options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.open("a").close()
     with stop_signals_raise():
         report: Report = options.measure(options)
         return report.publish(options.json)

@@ -21,7 +21,7 @@ from api.settings import UNREADABLE_FILE, Settings
 
 PREFIX = "PLATES_"
 # Variables of other commands and of the tests.
-OF_OTHERS = frozenset(PREFIX + name for name in ("CLIENTS", "DATA", "TRITON_HTTP_URL", "URL"))
+OF_OTHERS = frozenset(PREFIX + name for name in ("DATA", "TRITON_HTTP_URL", "URL"))
 SETTINGS = frozenset(f"{PREFIX}{name}".upper() for name in Settings.model_fields)
 _ROOT = Path(__file__).resolve().parents[2]
 

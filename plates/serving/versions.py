@@ -47,6 +47,8 @@ class ModelVersion:
     plates: Plates
     # Changes when any file in one of the version's folders changes.
     fingerprint: str
+    # Why the version can't be tried: its manifest is damaged or locked.
+    problem: str = ""
 
     @property
     def nets(self) -> list[str]:
@@ -63,18 +65,23 @@ def find_versions(repository: Path) -> list[ModelVersion]:
 
 
 def _find_version(repository: Path, number: int) -> ModelVersion | None:
+    manifest = repository / PHOTO_MODEL / str(number) / MANIFEST
+    content, stats, hashes, plates, problem = b"", {}, dict[str, str](), list[Plate](), ""
     try:
-        content = (repository / PHOTO_MODEL / str(number) / MANIFEST).read_bytes()
-        document = json.loads(content)
-        hashes: dict[str, str] = document["artifacts"]
-        plates = [(plate["text"], plate["box"]) for plate in document.get("golden", [])]
         found = sorted(repository.glob(f"*/{number}/[!.]*"))
-        stats = {str(path.relative_to(repository)): path.stat() for path in found if path.is_file()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        stats = {path: path.stat() for path in found if path.is_file()}
+        content = manifest.read_bytes()
+        document = json.loads(content)
+        plates = [(plate["text"], plate["box"]) for plate in document.get("golden", [])]
+        hashes = dict(document["artifacts"])
+    except FileNotFoundError:  # the version is being removed
         return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        problem = f"{manifest} can't be used ({reason}): correct it, or export the version again"
     marks = "\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats.items())
     fingerprint = hashlib.sha256(content + marks.encode()).hexdigest()
-    return ModelVersion(number, repository, hashes, plates, fingerprint)
+    return ModelVersion(number, repository, hashes, plates, fingerprint, problem)
 
 
 def read_golden_photo(triton: TritonHttp, version: ModelVersion, model: str = PHOTO_MODEL) -> None:
@@ -123,6 +130,8 @@ class View:
 
     def add(self, version: ModelVersion, model: str, name: str = "") -> None:
         """Add a version of a model, under another name if one is given."""
+        if version.problem:
+            raise VersionError(version.problem)
         folder = self.folder / (name or model)
         source, target = version.repository / model, folder / str(version.number)
         if not folder.exists():

@@ -165,8 +165,9 @@ def test_only_changes_and_damage_repeat_an_export(repository_copy, released, tmp
         (package / path).write_text("changed")
         assert bool(ensure_exported(released, repository_copy)) is again, path
     before = contents(repository_copy)
-    for damaged in ("lprnet/1/model.onnx", "plate_recognition/1/golden.jpg"):
-        (repository_copy / damaged).write_bytes(b"damaged")
+    own = (f"plate_recognition/1/{name}" for name in ("golden.jpg", "exported.json"))
+    for damaged in ("lprnet/1/model.onnx", *own):
+        (repository_copy / damaged).write_bytes(b"[]")
         assert ensure_exported(released, repository_copy)
     (repository_copy / "yolo/1/model.pt").unlink()
     assert ensure_exported(released, repository_copy)

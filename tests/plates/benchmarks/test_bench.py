@@ -63,6 +63,7 @@ def test_serve_measures_a_service_beside_the_published_pipeline(tmp_path, monkey
         status, found = bench(tmp_path, "serve", *words)
     assert status == 0
     assert [one["at once"] for one in found["loads"]] == [1, 2]
+    assert [list(one["statuses"]) for one in found["loads"]] == [["200"], ["200"]]
     ours, published = found["comparison"]
     assert (ours["reader"], published["reader"]) == (server.url, str(tmp_path))
     assert found["loads"][0]["p50 ms"] >= 100 and ours["p50 ms"] >= 100

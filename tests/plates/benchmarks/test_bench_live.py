@@ -24,6 +24,7 @@ FAULTS = ("kill yolo", "kill the gateway", "freeze Triton")
 
 def test_overload_is_refused_with_429_and_mixed_traffic_leaks_no_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(soak, "EVERY_S", 1.0)
+    monkeypatch.setattr(soak, "LEAST_MINUTES", 0.34)
     monkeypatch.setattr(overload, "ROUNDS", 1)
     monkeypatch.setattr(overload, "FACTORS", (0.5, 4.0))
     with service(None, PLATES_MODEL_REPOSITORY=str(REPOSITORY)) as served:

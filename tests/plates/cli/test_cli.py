@@ -7,7 +7,9 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
+import psutil
 import pytest
 from support import PLATES, ROOT, SCENE, plates, write_files
 
@@ -110,7 +112,11 @@ def test_training_options_are_the_fields_of_its_configuration(trained, run, tmp_
         ("watch a.mp4 --fps 0", "--fps: expected 1 or more"),
         ("health http://127.0.0.1:1/ --timeout -1", "--timeout: expected 0.1 to 3600"),
         ("bench soak --url http://h", "--url needs --pid"),
-        ("bench soak --url http://h --pid 99999999", "--url needs --pid"),
+        ("bench soak --url http://h --pid 99999999", "--pid 99999999: expected a running process"),
+        ("bench serve --pid 1", "--pid 1: expected a running process of yours that serves --url"),
+        ("bench serve --url http://h --pid 1", "--pid 1: expected a running process of yours"),
+        ("bench faults --json {folder}", "{folder}: Is a directory"),
+        ("bench cameras --minutes 1", "--minutes: expected 1.66667 or more"),
         ("bench serve --seconds nan", "--seconds: expected"),
         ("bench overload --url http://127.0.0.1:1", "http://127.0.0.1:1 is not ready"),
         ("bench serve --published /nowhere", "expected stn.pt and lprnet.pt"),
@@ -120,6 +126,7 @@ def test_training_options_are_the_fields_of_its_configuration(trained, run, tmp_
 def test_invalid_values_are_refused_in_one_line(words, text, trained, run, tmp_path, monkeypatch):
     monkeypatch.delenv("PLATES_DATA", raising=False)
     monkeypatch.setattr(services, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(psutil.Process, "memory_full_info", Mock(side_effect=psutil.AccessDenied))
     monkeypatch.chdir(tmp_path)
     places = {"scene": SCENE, "folder": tmp_path, "odd": "no\nwhere"}
     done = run(*[word.format(**places) for word in words.split()])

@@ -19,7 +19,7 @@ def repository(tmp_path):
     return make_repository(tmp_path / "repository", MODELS)
 
 
-@pytest.mark.parametrize("content", [None, "{", "[]"])
+@pytest.mark.parametrize("content", [None, "{", "[]", "{}", '{"artifacts": 1}'])
 def test_versions_are_ordered_by_number_and_need_a_manifest(repository, content):
     for number in (10, 9, 2, 3):
         publish(repository, number)
@@ -27,9 +27,12 @@ def test_versions_are_ordered_by_number_and_need_a_manifest(repository, content)
         (repository / model / "3").rename(repository / model / "3.off")
     manifest = repository / "plate_recognition" / "2" / "exported.json"
     manifest.unlink()
+    assert [version.number for version in find_versions(repository)] == [10, 9, 1]
     if content is not None:
         manifest.write_text(content)
-    assert [version.number for version in find_versions(repository)] == [10, 9, 1]
+        _, _, damaged, _ = find_versions(repository)
+        with pytest.raises(VersionError, match=r"2/exported.json can't be used \(.*: correct it"):
+            versions.View(repository.with_name("view"), damaged)
 
 
 def test_a_version_may_be_renumbered_after_its_export(repository):
@@ -55,6 +58,8 @@ def test_a_new_version_is_due_when_its_files_no_longer_change(repository, monkey
     assert [due(chosen), due(chosen)] == [None, 2], "its files have changed since the last check"
     chosen.prove(newer)
     pipeline = repository / "plate_recognition"
+    (pipeline / "2" / "exported.json").write_text("{}")
+    assert [due(chosen), due(chosen)] == [None, None], "it serves, though its manifest is damaged"
     (pipeline / "2").rename(pipeline / "2.off")
     assert [due(chosen), due(chosen)] == [None, 1]
     with pytest.raises(VersionError, match=r"version 2 lacks .*plate_recognition/2/model\.py"):
