@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 logging.getLogger("httpx").setLevel(logging.WARNING)
 
 _TIMEOUT_S, _POLL_S, _PURGE_EVERY_S = 10, 0.2, 10
+# Wait long: a receiver may act before it answers, and a retry would make it act twice.
+_ANSWER_S = 30
 _LATE_S, _DATABASE_S = 30, 5  # age from which an event opens no gate; pause without a database
 # Plate Recognizer Stream gives angles on the unit circle; approaching is downwards.
 _ANGLES = {"right": 0, "leaving": 90, "left": 180, "approaching": 270}
@@ -114,8 +116,7 @@ def targets_of(file: settings.CamerasFile) -> dict[str, Target]:
             # No proxies of the environment: they would resolve names themselves, unchecked.
             # SSL_CERT_FILE is used all the same.
             transport = _PinnedTransport(target.private_addresses)
-            # Wait long: a receiver may act before it answers, and a retry would make it act twice.
-            timeout = httpx.Timeout(_TIMEOUT_S, read=3 * _TIMEOUT_S)
+            timeout = httpx.Timeout(_TIMEOUT_S, read=_ANSWER_S)
             client = httpx.Client(transport=transport, trust_env=False, timeout=timeout)
             targets[target.name] = partial(_post, target, client)
     return targets
@@ -129,6 +130,20 @@ class _PinnedTransport(httpx.HTTPTransport):
         self._private_addresses = private_addresses
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
+        # The client's time-out begins anew with each byte of the head of a response.
+        timer = threading.Timer(_ANSWER_S, self.close)
+        timer.daemon = True
+        timer.start()
+        try:
+            return self._send(request)
+        except httpx.ReadError:
+            if timer.is_alive():
+                raise
+            raise NotDelivered(f"it did not answer within {_ANSWER_S} s") from None
+        finally:
+            timer.cancel()
+
+    def _send(self, request: httpx.Request) -> httpx.Response:
         url, host = request.url, request.url.raw_host.decode()
         try:
             found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -170,7 +185,7 @@ def _post(
     if not 200 <= status < 300:
         refusal = NotDelivered(f"it answered {status}")
         # A target that limits the rate would refuse the next event, too.
-        refusal.pause_s = min(int(pause), 3 * _TIMEOUT_S) if pause.isdecimal() else 0
+        refusal.pause_s = min(int(pause), _ANSWER_S) if pause.isdecimal() else 0
         raise refusal
 
 

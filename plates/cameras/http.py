@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import Path as PathParameter
 from fastapi.responses import StreamingResponse
 from pydantic import AwareDatetime, BaseModel, Field
 from starlette.concurrency import run_in_threadpool
@@ -25,7 +26,7 @@ from plates.cameras import FOLDER_VARIABLE, state_file
 from plates.cameras.events import Pass
 from plates.cameras.frames import SourceState
 from plates.cameras.settings import Camera, CamerasFile, load
-from plates.cameras.store import PassesQuery, Store, StoreUnavailable
+from plates.cameras.store import ASCII, PassesQuery, Store, StoreUnavailable
 
 _FORM = UploadForm(("image",))
 _ANSWER_S = 5.0  # time-out of a camera's process for one frame
@@ -174,7 +175,7 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
         },
         summary="The plate of a pass",
     )
-    def picture(pass_id: str) -> Response:
+    def picture(pass_id: Annotated[str, PathParameter(pattern=ASCII)]) -> Response:
         """The rectified plate as JPEG, if pictures are kept."""
         if (content := store.picture(pass_id)) is None:
             raise HTTPException(404, "No picture of this pass is kept.")

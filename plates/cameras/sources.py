@@ -27,8 +27,9 @@ from plates.cameras.frames import WHOLE, Clock, Crop, Frame, SourceState, Status
 # A stream without a new picture for so many seconds is reconnected.
 _SILENT_S, _NO_PICTURE = 8.0, "it has sent no picture that can be decoded for {:g} s"
 _OPEN_S = 8.0
-# With a larger delay only keyframes are decoded, until the reader has caught up.
-_LATE_S = 2.0
+# If frames are later than this for another second, only keyframes are decoded until the reader has
+# caught up. If it waits for packets during this share of that time, the camera's times are slow.
+_LATE_S, _WAITING = 2.0, 0.25
 # The least delay so far grows by this per frame, as clocks drift apart or are set.
 _CREEP_S = 1e-4
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0  # before reconnecting
@@ -203,7 +204,7 @@ class Source(FrameSource):
             # With frame threading the decoder would delay the stream by a frame per thread.
             stream.thread_type = "SLICE"
             clock = _CaptureClock(container, self._address, self._live)
-            due_s, least_s, frozen = -math.inf, math.inf, False
+            due_s, frozen = -math.inf, False
             began = played = time.monotonic()  # when a playlist's position 0 was played
             for frame in _decoded(container, clock):
                 if self._over.is_set():
@@ -220,11 +221,7 @@ class Source(FrameSource):
                         played -= early_s
                 now = time.monotonic()
                 if clock.source == "rtcp":
-                    # Compare with the least delay; wall clocks may be wrong, or set meanwhile.
-                    delay_s = now - position_s
-                    least_s = min(least_s + _CREEP_S, delay_s)
-                    late = delay_s - least_s > _LATE_S
-                    stream.codec_context.skip_frame = "NONKEY" if late else "DEFAULT"
+                    stream.codec_context.skip_frame = "NONKEY" if clock.is_late else "DEFAULT"
                 if due_s - self._step_s - 1 < position_s < due_s - self._step_s / 8:
                     continue
                 on_time = 0 <= position_s - due_s + self._step_s / 8 < self._step_s
@@ -283,21 +280,29 @@ class _CaptureClock:
                 duration_s = (container.duration or 0) / av.time_base
                 self._began = Path(address).stat().st_mtime - duration_s
         self._time_s, self._first_s, self._least_s = 0.0, math.inf, math.inf
+        self._stamp: float | None = None  # the last frame's own time
+        self._repeated, self._arrived = 0, time.monotonic()
         self._epoch_s = 0.0  # Unix time of the stream's time 0; 0 if unknown
+        self.is_late = False  # whether frames are late because the reader can't keep up
+        self._late_since, self._waited_s = math.inf, 0.0
 
-    def hear(self, packet: "av.Packet[av.VideoStream]") -> None:
-        """Note the camera's last RTCP report: stream time and camera clock drift apart."""
+    def hear(self, packet: "av.Packet[av.VideoStream]", waited_s: float) -> None:
+        """Note the wait for a packet, and the camera's last RTCP report: its clocks drift apart."""
+        self._waited_s += waited_s
         if packet.pts is not None and packet.has_sidedata("prft"):
             [began_us] = np.frombuffer(bytes(packet.get_sidedata("prft")), np.int64, 1)
             self._epoch_s = began_us / 1e6 - float(packet.pts * packet.time_base)
 
     def of(self, frame: av.VideoFrame) -> tuple[float, float]:
         """Unix seconds, and seconds since the first frame."""
-        now = time.time()
-        time_s = self._time_s if frame.time is None else frame.time
+        now, before, self._arrived = time.time(), self._arrived, time.monotonic()
+        self._repeated = self._repeated + 1 if frame.time == self._stamp else 0
+        self._stamp = time_s = frame.time
         # MJPEG and raw H.264 have no timestamps; FFmpeg assumes 25 frames a second, or gives none.
-        if self._container.format.flags & _NO_TIMES:
-            time_s = time.monotonic() if self._live else self._time_s + 1 / 25
+        # Some cameras send none, or the same one in all frames.
+        timeless = self._repeated > 1
+        if time_s is None or timeless or self._container.format.flags & _NO_TIMES:
+            time_s = self._time_s + (self._arrived - before if self._live else 1 / 25)
         if time_s < self._time_s - 1.0:  # The camera set its clock back: the position goes on.
             self._first_s += time_s - self._time_s
         self._first_s = min(self._first_s, time_s)
@@ -305,17 +310,30 @@ class _CaptureClock:
         position_s = time_s - self._first_s
         if not self._live:
             return self._began + position_s, position_s
+        late_s = self._measure_delay(self._arrived - position_s)
         # Frames before the first report with side data use the container's start time.
         epoch_s = self._epoch_s or (self._container.start_time_realtime or 0) / 1e6
         known = epoch_s + time_s
-        if epoch_s and abs(known - now) < _MOST_SKEW_S:
+        if epoch_s and not timeless and abs(known - now) < _MOST_SKEW_S:
             self.source = "rtcp"
             return known, position_s
         self.source = "arrival"
-        # Frames are never early: subtract the delay beyond the least one, by the monotonic clock.
-        began = time.monotonic() - position_s
-        self._least_s = max(min(self._least_s + _CREEP_S, began), began - _SILENT_S)
-        return now - (began - self._least_s), position_s
+        return now - min(late_s, _SILENT_S), position_s
+
+    def _measure_delay(self, delay_s: float) -> float:
+        """Seconds beyond the least delay; by the monotonic clock, as wall clocks may be set."""
+        self._least_s = min(self._least_s + _CREEP_S, delay_s)
+        late_s = delay_s - self._least_s
+        if late_s <= _LATE_S:
+            self._late_since = math.inf
+        elif self._late_since == math.inf:
+            self._late_since, self._waited_s = self._arrived, 0.0
+        late_for_s = self._arrived - self._late_since
+        waits = self._waited_s > _WAITING * late_for_s
+        self.is_late = late_for_s > 1 and not waits
+        if late_for_s > 1 and waits:  # Nothing is waiting to be read.
+            self._least_s = delay_s
+        return late_s
 
 
 def _decoded(container: InputContainer, clock: _CaptureClock) -> Iterator[av.VideoFrame | None]:
@@ -324,10 +342,11 @@ def _decoded(container: InputContainer, clock: _CaptureClock) -> Iterator[av.Vid
     Yields None for each packet after a while without a picture. A stream may begin up to 20 seconds
     before its first keyframe.
     """
-    decoded_at, broken, longest_s = time.monotonic(), False, 3 * _SILENT_S
+    decoded_at = asked_at = time.monotonic()
+    broken, longest_s = False, 3 * _SILENT_S
     try:
         for packet in container.demux(video=0):
-            clock.hear(packet)
+            clock.hear(packet, time.monotonic() - asked_at)
             broken = packet.is_corrupt if packet.size else broken  # A file's last packet is empty.
             try:
                 frames = packet.decode()
@@ -341,6 +360,7 @@ def _decoded(container: InputContainer, clock: _CaptureClock) -> Iterator[av.Vid
                 raise SourceError(_NO_PICTURE.format(longest_s))
             elif waited_s > _SILENT_S:
                 yield None
+            asked_at = time.monotonic()
     except av.error.OSError as error:  # A response over HTTP without a length ends like this.
         if error.errno != errno.EIO or not container.name.startswith("http"):
             raise

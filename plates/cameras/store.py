@@ -27,6 +27,8 @@ _AT_ONCE, _PURGED_AT_ONCE = 100, 2000
 _LIVE_S = 60
 # Retries after 2, 4, … 512, then every 600 s: so many attempts take a day, even if the clock jumps.
 _LONGEST_DELAY_S, _MAX_ATTEMPTS = 600, 152
+# The characters in ids of passes and names of cameras; not every database takes others.
+ASCII = r"^[ -~]*$"
 _WILDCARDS = str.maketrans({"!": "!!", "%": "!%", "_": "!_", "*": "%", "?": "_"})
 
 
@@ -91,9 +93,12 @@ class PassesQuery(BaseModel):
     model_config = {"extra": "forbid"}
 
     text: str = Field(
-        "", max_length=32, description="Part of the text; or all of it: `*` any characters, `?` one"
+        "",
+        max_length=32,
+        pattern=r"^[^\x00-\x1f]*$",
+        description="Part of the text; or all of it: `*` any characters, `?` one",
     )
-    camera: str = ""
+    camera: str = Field("", pattern=ASCII)
     since: AwareDatetime | None = Field(None, description="First seen at this time or later")
     until: AwareDatetime | None = Field(None, description="First seen before this time")
     limit: int = Field(50, ge=1, le=500)
@@ -160,7 +165,8 @@ class Store:
 
     def search(self, query: PassesQuery) -> list[tuple[int, str]]:
         """Find passes, newest first: the number (`before` of a next page) and JSON of each."""
-        text = latin(query.text)
+        if not (text := latin(query.text)).isascii():
+            return []  # No text in a pass has other characters, and not every database takes them.
         pattern = (text if set(text) & set("*?") else f"*{text}*").translate(_WILDCARDS)
         wanted = [~_superseded, _events.c.text.like(pattern, escape="!")]
         if query.camera:

@@ -154,12 +154,29 @@ def test_a_slow_target_does_not_delay_others(store, receiver, tmp_path, monkeypa
     log = {"name": "log", "kind": "jsonl", "path": tmp_path / "passes.jsonl"}
     with delivering(store, WEBHOOK | {"url": receiver.url}, log):
         wait_until(all_delivered(store, "log"))
-        time.sleep(2.4)  # an answer may take three times _TIMEOUT_S
+        time.sleep(2.4)  # An answer may take longer than _TIMEOUT_S.
         assert [owed.attempts for owed in store.due("hook", 1e10)] == [0] * 5
         receiver.open.set()
         wait_until(all_delivered(store, "hook"))
     ids = [json.loads(request.body)["id"] for request in receiver.requests]
     assert ids == [f"0199-{number}" for number in range(5)]
+
+
+@pytest.mark.parametrize("part", [b"X", b"HTTP/1.1 103 Early Hints\r\n\r\n"])
+def test_an_answer_whose_head_never_ends_is_given_up(store, caplog, monkeypatch, part):
+    monkeypatch.setattr("plates.cameras.delivery._ANSWER_S", 1)
+    store.add(a_pass(), None, ["hook"])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url, until = f"http://127.0.0.1:{server.getsockname()[1]}/", time.monotonic() + 20
+        with delivering(store, WEBHOOK | {"url": url}), server.accept()[0] as connection:
+            with pytest.raises(OSError):
+                while time.monotonic() < until:
+                    connection.sendall(part)
+                    time.sleep(0.05)
+            wait_until(lambda: "event 1 again later: it did not answer within 1 s" in caplog.text)
+            with server.accept()[0] as connection:  # It need not read what it answers.
+                connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+            wait_until(all_delivered(store, "hook"))
 
 
 def test_plate_recognizer_targets_get_what_plate_recognizer_stream_sends(store, receiver):
