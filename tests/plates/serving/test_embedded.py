@@ -27,10 +27,7 @@ CODE = "plate_recognition/1/model.py"
 
 @pytest.fixture
 def models(tmp_path):
-    """A repository with one model, whose manifest lists nothing to check."""
-    folder = make_repository(tmp_path / "models")
-    (folder / "plate_recognition" / "1" / "exported.json").write_text("{}")
-    return folder
+    return make_repository(tmp_path / "models")
 
 
 def all_dead(pids):
