@@ -1,6 +1,5 @@
 """The page in a headless Chromium, with the real gateway and the real models."""
 
-import io
 import json
 import shutil
 import subprocess
@@ -145,21 +144,15 @@ def test_the_language_is_remembered_and_photos_are_kept_until_the_page_is_left(p
     assert page.texts() == ["X556XM750"]
 
 
-def test_the_photo_with_blurred_plates_can_be_downloaded(page, tmp_path):
+def test_the_photo_with_blurred_plates_can_be_downloaded(page, gateway, tmp_path):
     where = {"behavior": "allow", "downloadPath": str(tmp_path)}
     page.driver.execute_cdp_cmd("Browser.setDownloadBehavior", where)
-    page.choose(sample("green_car"))
-    box = page.answer("green_car.jpg")["plates"][0]["box"]
+    photo = sample("green_car")
+    page.choose(photo)
+    page.answer("green_car.jpg")
     page.click("#redact")
     file = page.wait_for(lambda: next(tmp_path.glob("green_car-blurred.jp*g"), None), "download")
-    blurred, plain = Image.open(io.BytesIO(file.read_bytes())), Image.open(sample("green_car"))
-    assert blurred.size == plain.size
-
-    def contrast(image):
-        plate = image.convert("L").crop(tuple(map(round, box)))
-        return float(np.diff(np.asarray(plate, float), axis=1).std())
-
-    assert contrast(blurred) < 0.5 * contrast(plain)
+    assert file.read_bytes() == post_raw(gateway, photo.read_bytes(), redact=True).content
 
 
 def test_every_control_has_an_accessible_name(page):
