@@ -12,11 +12,10 @@ import sys
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
-import psutil
 import pytest
 from containers import IMAGES, Machine, copies, copy_sources, is_ignored, read_stages
 from packaging.utils import canonicalize_name
-from support import ROOT, wait_until
+from support import ROOT, processes_below, wait_until
 from test_docker_versions import names_in
 
 from api.status import read_status
@@ -120,8 +119,8 @@ def test_triton_and_gateway_read_a_sample_heal_and_stop(tmp_path):
         assert machine.reads_a_sample()
         # The gateway reads the status of Triton's supervisor in their shared volume.
         status = Path(machine.services["gateway"]["environment"]["PLATES_TRITON_STATUS_FILE"])
-        below = psutil.Process(machine.pids["triton"]).children(recursive=True)
-        next(p for p in below if "/plate_recognition/" in " ".join(p.cmdline())).kill()
+        stub, *_ = processes_below(machine.pids["triton"], "/plate_recognition/")
+        stub.kill()
         wait_until(lambda: (s := read_status(status)) and s.restarts["plate_recognition"] == 1)
         # The gateway may reconnect later than Triton is ready.
         wait_until(lambda: machine.is_healthy("triton") and machine.is_healthy("gateway"), 60)

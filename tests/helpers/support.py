@@ -56,6 +56,15 @@ def is_alive(pid):
         return False
 
 
+def processes_below(pid, *words):
+    """The processes below one, parents before their children, whose command has these words."""
+    below = psutil.Process(pid).children(recursive=True)
+    alive = [process for process in psutil.process_iter(["cmdline"]) if process in below]
+    commands = {process: " ".join(process.info["cmdline"] or ()) for process in alive}
+    found = [process for process in alive if all(word in commands[process] for word in words)]
+    return sorted(found, key=below.index)
+
+
 def forbid(monkeypatch, function, name):
     """Let a function of `os` refuse paths that contain `name`, as if another user owned them."""
     allowed = getattr(os, function)

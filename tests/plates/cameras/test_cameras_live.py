@@ -5,10 +5,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx
-import psutil
 import pytest
 from camera_events import SIGNING_KEY, a_pass, store_of
-from support import SAMPLES, wait_until
+from support import SAMPLES, processes_below, wait_until
 
 from plates.benchmarks.cameras import rtsp_server, write_stream
 from plates.serving.running import running_service
@@ -62,14 +61,6 @@ def service(folder, camera, receiver):
     assert "secret@" not in log and TEXT not in log
 
 
-def process(supervisor, *words):  # the child whose command has these words
-    for child in psutil.Process(supervisor).children(recursive=True):
-        command = " ".join(child.cmdline())
-        if all(word in command for word in words):
-            return child
-    raise LookupError(words)
-
-
 def test_each_crossing_is_one_event_and_killed_processes_lose_none(tmp_path, camera, receiver):
     def events():
         return [json.loads(taken.body) for taken in receiver.requests if taken.status == 200]
@@ -100,11 +91,11 @@ def test_each_crossing_is_one_event_and_killed_processes_lose_none(tmp_path, cam
             (["tritonserver"], ["--deliver"]),
         ):
             # Both are found before either is killed: a zombie has no command.
-            for victim in [process(supervisor, *words) for words in victims]:
+            for victim, *_ in [processes_below(supervisor, *words) for words in victims]:
                 victim.kill()
             wait_for_event()
             # Triton no longer maps the shared memory of the killed process's frames.
-            triton = process(supervisor, "tritonserver")
+            triton, *_ = processes_below(supervisor, "tritonserver")
             assert Path(f"/proc/{triton.pid}/maps").read_text().count("psm_") == 1
         receiver.status, before = 503, len(ended())
 

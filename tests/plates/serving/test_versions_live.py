@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
-import psutil
 import pytest
 from serving_support import add_version, remove_version
-from support import REPOSITORY, SCENE_TEXT, wait_until
+from support import REPOSITORY, SCENE_TEXT, processes_below, wait_until
 
 from api.status import Status, read_status
 from plate_models.release import DEFAULT_GOLDEN
@@ -72,11 +71,6 @@ class Service:
         wait_until(lambda: len(self.answers) > enough, PATIENCE_S)
         return self.answers[before:]
 
-    def stubs(self, part_of_path):
-        below = psutil.Process(self.pid).children(recursive=True)
-        found = [process for process in psutil.process_iter(["cmdline"]) if process in below]
-        return [stub for stub in found if part_of_path in " ".join(stub.info["cmdline"] or ())]
-
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
@@ -119,14 +113,14 @@ def test_a_damaged_version_is_refused_without_losing_a_photo(service):
     assert set(answers) == {(200, "3", SCENE_TEXT)}
     assert "yolo" in service.status.refused["4"]
     assert service.status.release == 3 and service.unready == []
-    wait_until(lambda: not service.stubs("/yolo/4/"), PATIENCE_S)
+    wait_until(lambda: not processes_below(service.pid, "/yolo/4/"), PATIENCE_S)
     remove_version(service.repository, 4)
 
 
 def test_a_process_killed_during_the_return_to_an_older_version_is_restarted(service):
     remove_version(service.repository, 3)
-    wait_until(lambda: service.stubs("/yolo/1/"), PATIENCE_S)
-    (old,) = service.stubs("/plate_recognition/3/")
+    wait_until(lambda: processes_below(service.pid, "/yolo/1/"), PATIENCE_S)
+    (old,) = processes_below(service.pid, "/plate_recognition/3/")
     old.kill()
     answers = service.wait_for(lambda status: status.release == 1 and status.state == "ready")
     assert {version for status, version, _ in answers[-CLIENTS:] if status == 200} == {"1"}
