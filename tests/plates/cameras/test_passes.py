@@ -139,7 +139,13 @@ def two_cars_that_cross(second, _end=4):
 
 
 def a_car_hidden_for_two_seconds(second, _end=6):
-    return [] if 2 <= second < 4 else [seen(CAR, (150 + 170 * second, 400), sure=0.98)]
+    text = CAR[3:] if 4 <= second < 4.3 else CAR  # a part reappears first
+    return [] if 2 <= second < 4 else [seen(text, (150 + 170 * second, 400))]
+
+
+def a_fast_car_hidden_before_it_can_be_read(second, _end=6):
+    x, (text, sure) = 40 + 850 * second, ("A11", 0.15) if second < 1 else (CAR, 0.999)
+    return [] if 0.7 < second < 1.1 or x > 1240 else [seen(text, (x, 400), 70, sure)]
 
 
 def a_stationary_car_hidden_for_twelve_seconds(second, _end=24):
@@ -208,6 +214,7 @@ def glimpse_of(text):
         (a_car_that_turns_out_of_sight, [CAR]),
         (two_cars_that_cross, [OTHER, CAR]),
         (a_car_hidden_for_two_seconds, [CAR]),
+        (a_fast_car_hidden_before_it_can_be_read, [CAR]),
         (a_stationary_car_hidden_for_twelve_seconds, [CAR]),
         (a_car_that_follows_another_in_the_same_place, [OTHER, CAR]),
         (a_car_that_stops_where_another_stood, [OTHER, CAR]),
