@@ -10,7 +10,7 @@ from page_driver import needs_browser, resize, sample, visiting
 from photo_files import exif
 from PIL import Image
 from selenium.webdriver.common.keys import Keys
-from support import post_raw
+from support import post_raw, read_samples
 
 # Roles that must have an accessible name, as Chromium calls them.
 CONTROLS = {
@@ -46,6 +46,7 @@ def test_the_page_shows_what_the_service_answers(page, gateway, name):
     assert answer["plates"] == of_api["plates"] and answer["model"] == of_api["model"]
     best = [p["text"] or "".join(c["char"] for c in p["characters"]) for p in answer["plates"]]
     assert page.texts() == best
+    assert {plate.text for plate in read_samples()[photo.name]} <= set(best)
     crops = page.crops()
     assert len(crops) == len(best)
     for width, height, values in crops:

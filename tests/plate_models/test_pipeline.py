@@ -185,9 +185,11 @@ def test_a_plate_that_a_side_of_the_photo_may_cut_is_unreadable(first, last, qua
     assert (plate.reading.text, plate.reading.best) == (HOME if readable else "", HOME)
 
 
-def test_boxes_inside_an_unreadable_plate_are_kept():
-    """Those inside a readable plate are its parts, such as the region, and are dropped above."""
+def test_boxes_inside_a_readable_plate_are_dropped():
+    """They are its parts, such as the region. Of unreadable plates both boxes are returned."""
     both = detector_of(ROW, [150.0, 55.0, 195.0, 75.0, 0.95, 0.0])
+    (plate,) = read_plates(PHOTO, both, rectify, recognize)
+    assert plate.detection_score == pytest.approx(0.9)
     assert len(read_plates(PHOTO, both, rectify, recognizer_of(BLUR))) == 2
 
 

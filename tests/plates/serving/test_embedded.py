@@ -12,11 +12,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from serving_support import MODEL, SLOW, make_repository, ticked_until
+from serving_support import BROKEN, MODEL, SLOW, make_repository, ticked_until
 from support import embedded_triton, is_alive, running_triton, wait_until
 
 from plates.serving import healing, supervisor, triton
-from plates.serving.errors import StartError
+from plates.serving.errors import GaveUp, StartError
 from plates.serving.healing import TritonHealer
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
@@ -104,12 +104,13 @@ def test_a_model_that_is_never_ready_is_a_start_error_with_a_reason(models, monk
     assert not triton.shared_memory(server.shm_prefix)
 
 
-def test_a_server_that_dies_or_hangs_restarts_on_the_same_ports(models, monkeypatch):
+def test_a_server_restarts_on_the_same_ports_until_it_fails_too_often(models, monkeypatch):
     for name, value in (("STANDSTILL_S", 2.0), ("SILENCE_S", 3.0)):
         monkeypatch.setattr(healing, name, value)
     monkeypatch.setattr(healing, "_READ_TIMEOUT_S", 1.0)
     monkeypatch.setattr(healing, "_LISTEN_TIMEOUT_S", 1.0)
     monkeypatch.setattr(supervisor, "_FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(supervisor, "MAX_IN_A_ROW", 2)
     server = embedded_triton(models)
     healer = TritonHealer(server)
 
@@ -134,6 +135,9 @@ def test_a_server_that_dies_or_hangs_restarts_on_the_same_ports(models, monkeypa
         (models / CODE).write_text(HANGING)
         server._server.kill()
         ticked_until(healer, lambda: restarts() == 5, 60)
+        (models / CODE).write_text(BROKEN)
+        with pytest.raises(GaveUp, match=r"Triton can't be healed(.|\n)*no such luck"):
+            ticked_until(healer, lambda: False)
     finally:
         healer.stop()
     assert not triton.shared_memory(server.shm_prefix)
