@@ -58,11 +58,9 @@ def is_alive(pid):
 
 def processes_below(pid, *words):
     """The processes below one, parents before their children, whose command has these words."""
+    commands = {p: " ".join(p.info["cmdline"] or ()) for p in psutil.process_iter(["cmdline"])}
     below = psutil.Process(pid).children(recursive=True)
-    alive = [process for process in psutil.process_iter(["cmdline"]) if process in below]
-    commands = {process: " ".join(process.info["cmdline"] or ()) for process in alive}
-    found = [process for process in alive if all(word in commands[process] for word in words)]
-    return sorted(found, key=below.index)
+    return [p for p in below if all(word in commands.get(p, "") for word in words)]
 
 
 def forbid(monkeypatch, function, name):

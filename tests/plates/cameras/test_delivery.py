@@ -167,12 +167,10 @@ def test_an_answer_whose_head_never_ends_is_given_up(store, caplog, monkeypatch,
     monkeypatch.setattr("plates.cameras.delivery._ANSWER_S", 1)
     store.add(a_pass(), None, ["hook"])
     with socket.create_server(("127.0.0.1", 0)) as server:
-        url, until = f"http://127.0.0.1:{server.getsockname()[1]}/", time.monotonic() + 20
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
         with delivering(store, WEBHOOK | {"url": url}), server.accept()[0] as connection:
             with pytest.raises(OSError):
-                while time.monotonic() < until:
-                    connection.sendall(part)
-                    time.sleep(0.05)
+                wait_until(lambda: connection.sendall(part), 20)
             wait_until(lambda: "event 1 again later: it did not answer within 1 s" in caplog.text)
             with server.accept()[0] as connection:  # It need not read what it answers.
                 connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")

@@ -140,8 +140,7 @@ def test_frames_may_be_seconds_apart_and_raw_streams_get_times(tmp_path, name, f
     path = write_video(tmp_path / name, 7, fps)
     if name == "a.ts":  # Its packets say that they have no time stamps.
         head_with_times = rb"(?s)(\x00\x00\x01\xe0..[\x80-\x8f])[\x80\xc0]"
-        data = re.sub(head_with_times, rb"\1\0", path.read_bytes())
-        path.write_bytes(data)
+        path.write_bytes(re.sub(head_with_times, rb"\1\0", path.read_bytes()))
     os.utime(path, (START, START))
     with opened(path, 1 / every_s) as (_, frames):
         taken = [frame for frame in frames if frame]
@@ -232,8 +231,7 @@ def test_a_clock_that_is_set_delays_nothing_and_late_readers_read_keyframes(tmp_
         assert np.diff([frame.position_s for frame in taken]).max() == pytest.approx(0.1, abs=0.05)
         monkeypatch.setattr(sources, "_LATE_S", 0.5)
         hand_over = Source._hand_over  # which now takes longer than the time between two frames
-        slow = lambda *frame: (time.sleep(0.3), hand_over(*frame))  # noqa: E731
-        monkeypatch.setattr(Source, "_hand_over", slow)
+        monkeypatch.setattr(Source, "_hand_over", lambda *its: (time.sleep(0.3), hand_over(*its)))
         taken = wait_for(source, frames, lambda: source.state.frames_read > 48)
     assert np.diff([frame.position_s for frame in taken]).max() == pytest.approx(1, abs=0.1)
 

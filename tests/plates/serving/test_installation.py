@@ -101,8 +101,7 @@ def test_unusable_ports_are_named_together_with_all_other_problems(models, tmp_p
     _, no_model, bad_port = str(refused.value).split("\n- ")
     assert f"There is no exported model in {models}: run `make export`" in no_model
     assert f"Port {port} " in bad_port and "PLATES_TRITON_HTTP_PORT" in bad_port
-    nothing = "(?s)no exported model.*PLATES_TRITON_GRPC_PORT"  # in the folder; one port twice
-    with pytest.raises(PreflightError, match=nothing):
+    with pytest.raises(PreflightError, match=r"(?s)no exported model.*PLATES_TRITON_GRPC_PORT"):
         embedded_triton(tmp_path, triton_http_port=one, triton_grpc_port=one).start()
 
 
