@@ -32,8 +32,9 @@ logger = logging.getLogger(__name__)
 logging.getLogger("httpx").setLevel(logging.WARNING)
 
 _TIMEOUT_S, _POLL_S, _PURGE_EVERY_S = 10, 0.2, 10
-# Wait long: a receiver may act before it answers, and a retry would make it act twice.
-_ANSWER_S = 30
+# Wait long: a receiver may act before it answers, and a retry would make it act twice. A receiver
+# that limits the rate is left alone for at most the second number of seconds.
+_ANSWER_S, _LONGEST_PAUSE_S = 30, 30
 _LATE_S, _DATABASE_S = 30, 5  # age from which an event opens no gate; pause without a database
 # Plate Recognizer Stream gives angles on the unit circle; approaching is downwards.
 _ANGLES = {"right": 0, "leaving": 90, "left": 180, "approaching": 270}
@@ -185,7 +186,7 @@ def _post(
     if not 200 <= status < 300:
         refusal = NotDelivered(f"it answered {status}")
         # A target that limits the rate would refuse the next event, too.
-        refusal.pause_s = min(int(pause), _ANSWER_S) if pause.isdecimal() else 0
+        refusal.pause_s = min(int(pause), _LONGEST_PAUSE_S) if pause.isdecimal() else 0
         raise refusal
 
 
