@@ -66,7 +66,9 @@ def find_versions(repository: Path) -> list[ModelVersion]:
 
 def _find_version(repository: Path, number: int) -> ModelVersion | None:
     manifest = repository / PHOTO_MODEL / str(number) / MANIFEST
-    content, stats, hashes, plates, problem = b"", {}, dict[str, str](), list[Plate](), ""
+    content, stats, problem = b"", {}, ""
+    hashes: dict[str, str] = {}
+    plates: list[Plate] = []
     try:
         found = sorted(repository.glob(f"*/{number}/[!.]*"))
         stats = {path: path.stat() for path in found if path.is_file()}
