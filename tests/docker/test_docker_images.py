@@ -119,8 +119,7 @@ def test_triton_and_gateway_read_a_sample_heal_and_stop(tmp_path):
         assert machine.reads_a_sample()
         # The gateway reads the status of Triton's supervisor in their shared volume.
         status = Path(machine.services["gateway"]["environment"]["PLATES_TRITON_STATUS_FILE"])
-        stub, *_ = processes_below(machine.pids["triton"], "/plate_recognition/")
-        stub.kill()
+        processes_below(machine.pids["triton"], "/plate_recognition/")[0].kill()
         wait_until(lambda: (s := read_status(status)) and s.restarts["plate_recognition"] == 1)
         # The gateway may reconnect later than Triton is ready.
         wait_until(lambda: machine.is_healthy("triton") and machine.is_healthy("gateway"), 60)
