@@ -346,7 +346,10 @@ def _decoded(container: InputContainer, clock: _CaptureClock) -> Iterator[av.Vid
     broken, longest_s = False, 3 * _SILENT_S
     try:
         for packet in container.demux(video=0):
-            clock.hear(packet, time.monotonic() - asked_at)
+            waited_s = time.monotonic() - asked_at
+            clock.hear(packet, waited_s)
+            if waited_s > _SILENT_S:  # Interrupted, FFmpeg gives the picture that its parser held.
+                raise TimeoutError
             broken = packet.is_corrupt if packet.size else broken  # A file's last packet is empty.
             try:
                 frames = packet.decode()
@@ -369,7 +372,7 @@ def _decoded(container: InputContainer, clock: _CaptureClock) -> Iterator[av.Vid
 
 
 def _explained(error: Exception) -> tuple[Status, str]:
-    if isinstance(error, av.error.ExitError | av.error.TimeoutError):
+    if isinstance(error, av.error.ExitError | TimeoutError):
         return "silent", f"nothing was received for {_SILENT_S:g} s"
     if isinstance(error, av.error.HTTPUnauthorizedError):
         return "failed", "it refuses the user name or the password"

@@ -55,7 +55,7 @@ class MjpegHandler(QuietHandler):
     "frozen" moves from the third connection on; "playlist" and "redirect" lead to another path.
     """
 
-    requests = ()
+    requests, stream = (), b""
 
     def do_GET(self):  # noqa: N802 - http.server's name
         name = self.path.strip("/")
@@ -74,6 +74,10 @@ class MjpegHandler(QuietHandler):
             self.begin(**{"content_length": len(data)} if name == "snapshot.jpg" else {})
             self.wfile.write(data)
             return
+        if name == "stops.ts":
+            self.begin(content_type="video/mp2t")
+            self.wfile.write(MjpegHandler.stream)
+            time.sleep(30)
         self.begin(content_type="multipart/x-mixed-replace; boundary=frame")
         with suppress(OSError):
             for number in range(10**4):
@@ -251,6 +255,19 @@ def test_a_faulty_stream_is_detected_and_reconnected(mjpeg, monkeypatch, name, s
         assert (source.state.status, problem in source.state.problem) == (status, True)
         wait_for(source, frames, lambda: source.state.reconnects > 0)
         wait_for(source, frames, lambda: name != "frozen" or source.state.status == "live")
+
+
+def test_a_stream_that_stops_is_silent_though_a_picture_was_held_back(
+    tmp_path, mjpeg, monkeypatch, caplog
+):
+    monkeypatch.setattr(sources, "_SILENT_S", 4.0)
+    MjpegHandler.stream = write_video(tmp_path / "a.ts").read_bytes()
+    with opened(f"http://{mjpeg}/stops.ts") as (source, frames):
+        wait_for(source, frames, lambda: source.state.frames_read)
+        began = time.monotonic()
+        wait_for(source, frames, lambda: source.state.reconnects)
+        assert time.monotonic() - began < 7
+    assert "nothing was received for 4 s" in caplog.messages[0]
 
 
 def test_a_stream_may_begin_long_before_its_first_keyframe(monkeypatch):
