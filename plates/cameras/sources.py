@@ -238,6 +238,8 @@ class Source(FrameSource):
                     break
             if frozen:
                 raise SourceError(f"the picture has not changed for {_SILENT_S:g} s", "frozen")
+            if not self._worked:
+                raise SourceError("it ended before its first picture")
 
     def _hand_over(self, frame: Frame) -> None:
         self.state.status, self.state.problem, self._worked = "live", "", True

@@ -156,10 +156,15 @@ def test_frames_may_be_seconds_apart_and_raw_streams_get_times(tmp_path, name, f
 
 @pytest.mark.parametrize(
     ("name", "problem"),
-    [("none.mp4", GONE), ("/dev/fd/99", GONE), ("bad", "Invalid"), ("bad.txt", "it has no video")],
+    [
+        *(("none.mp4", GONE), ("/dev/fd/99", GONE), ("bad", "Invalid")),
+        *(("bad.txt", "it has no video"), ("empty.ts", "it ended before its first picture")),
+    ],
 )
 def test_files_that_cannot_be_read_are_logged_with_their_problem(tmp_path, caplog, name, problem):
     write_files(tmp_path, dict.fromkeys(("bad", "bad.txt"), b"no video at all" * 100))
+    begun = write_video(tmp_path / "empty.ts").read_bytes()[:564]  # three packets
+    (tmp_path / "empty.ts").write_bytes(begun)
     with opened(tmp_path / name) as (source, frames):
         assert not any(frames)
     assert source.state.status == "failed" and problem in source.state.problem
