@@ -85,8 +85,8 @@ install_dependencies() {
 }
 
 case $PWD in
-    *[[:space:]]*) fail "the path of this clone has a space, '$PWD': Triton's stub crashes on it. \
-Move the clone, then run make again." ;;
+    *[!!-~]*) fail "the path of this clone has a space or a letter beyond ASCII, '$PWD': Triton's \
+stub crashes or hangs on it. Move the clone, then run make again." ;;
 esac
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 case ${1:-all} in

@@ -7,6 +7,7 @@ photo, which a server of the release must reproduce.
 """
 
 import json
+import os
 import re
 import shutil
 import warnings
@@ -16,7 +17,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import torch
 from torch import Tensor
 
@@ -200,6 +200,9 @@ def _write_onnx(name: str, net: Any, example: Tensor, path: Path) -> None:
 
 def load_onnx(name: str, path: Path) -> Net:
     """Load an exported graph on the CPU, with another engine than the one that serves it."""
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # else it reports this machine to its maker
+    import onnxruntime
+
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     wanted, given = list(GRAPHS[name]), spec.TENSORS.graph_input
     return lambda inputs: tuple(map(torch.from_numpy, session.run(wanted, {given: inputs.numpy()})))

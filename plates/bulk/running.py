@@ -9,6 +9,7 @@ import itertools
 import logging
 import math
 import os
+import secrets
 import signal
 import tempfile
 import time
@@ -277,6 +278,8 @@ def _ray(request: Request) -> Iterator[Any]:
     with tempfile.TemporaryDirectory(prefix="plates-ray-", ignore_cleanup_errors=True) as folder:
         settings: dict[str, Any] = {"address": request.address}
         if request.address is None:
+            # Else Ray writes one into the home folder, which a service's user may not have.
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(16))
             settings = {
                 "address": "local",
                 "num_cpus": request.workers or request.gpus or usable_cores(),

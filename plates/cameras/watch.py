@@ -169,6 +169,7 @@ def live_table() -> Iterator[Output]:
         for old in list(passes)[:-_SHOWN]:
             del passes[old]
         table = Table(*_HEADINGS, "")
+        table.columns[_HEADINGS.index("text")].no_wrap = True  # others shrink in a narrow terminal
         for event in reversed(passes.values()):  # A small terminal cuts off the oldest.
             table.add_row(*_cells(event), "" if event.type == "pass.ended" else "in sight")
         live.update(table, refresh=True)

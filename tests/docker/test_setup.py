@@ -82,8 +82,9 @@ def test_another_pip_installs_pip_if_venv_can_not(tmp_path):
     ]
 
 
-def test_a_space_in_the_path_is_refused_before_anything_is_made(tmp_path):
-    machine = Machine(tmp_path, "my clone")
+@pytest.mark.parametrize("clone", ["my clone", "клон"])
+def test_a_path_on_which_triton_crashes_is_refused_before_anything_is_made(tmp_path, clone):
+    machine = Machine(tmp_path, clone)
     status, said, calls = machine.set_up()
     assert status == 1 and calls == []
     assert "has a space" in said and str(machine.clone) in said

@@ -15,7 +15,8 @@ from plates.benchmarks import bulk
 pytestmark = pytest.mark.control
 
 
-def test_no_photo_is_lost_or_read_twice_when_processes_are_killed(tmp_path):
+def test_no_photo_is_lost_or_read_twice_when_processes_are_killed(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", "/proc")  # Nobody can write there.
     folder, out, errors = tmp_path / "photos", tmp_path / "out", tmp_path / "stderr"
     paths = bulk.make_photos(folder, 119)
     paths.append(Path(shutil.copy(SCENE, paths[0].with_name("000119.jpg"))))
@@ -47,8 +48,7 @@ def test_no_photo_is_lost_or_read_twice_when_processes_are_killed(tmp_path):
         stderr.truncate(0)
         assert bulk.start(folder, out, 2, stderr).wait(2 * bulk.WAIT_S) == 1, errors.read_text()
         assert "died" not in errors.read_text() and "\r" not in errors.read_text()
-    after = bulk.parts_of(out)
-    assert {name: after[name] for name in before} == before
+    assert bulk.parts_of(out).items() >= before.items()
     assert bulk.verify(paths, out).holds, bulk.verify(paths, out)
     manifest = json.loads((out / "manifest.json").read_text())
     counts = manifest["counts"]
@@ -58,6 +58,5 @@ def test_no_photo_is_lost_or_read_twice_when_processes_are_killed(tmp_path):
     assert counts["plates"] == rows["plate"].notna().sum()
     assert rows.loc[rows["photo"] == str(paths[-1]), "text"].tolist() == [SCENE_TEXT]
     reasons = pandas.read_csv(out / "failed.csv").sort_values("photo")["reason"]
-    broken, empty, words = "broken-image", "empty-image", "unsupported-type"
-    assert reasons.tolist() == [broken, empty, words, broken]
+    assert reasons.tolist() == ["broken-image", "empty-image", "unsupported-type", "broken-image"]
     assert [path.name for path in out.rglob(".*")] == [".lock"]
