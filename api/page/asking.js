@@ -75,7 +75,7 @@ export async function askPicture(path) {
 }
 
 /**
- * Receive server-sent events until the signal aborts, the server ends the stream, or the stream stays
+ * Receive server-sent events until the signal aborts. Throws an error if the stream ends, or stays
  * silent for SILENCE_MS. Calls `take` with the parsed JSON of each event; events that arrive before
  * `opened` is done are taken after it. Not an EventSource, which can't send a token.
  */
@@ -91,7 +91,7 @@ export async function hear(path, take, signal, opened) {
     // The server sends something twice a second, even without events.
     const silence = setTimeout(() => reader.cancel(), SILENCE_MS);
     const { value, done } = await reader.read().finally(() => clearTimeout(silence));
-    if (done) return;
+    if (done) throw new Refusal({ status: 0 });
     const events = (rest + value).split("\n\n");
     rest = events.pop();
     for (const event of events) {
@@ -116,7 +116,9 @@ async function ask(address, options) {
   // A header can't contain other characters.
   if (/[^\x20-\x7e]/.test(token)) throw new Refusal({ status: 403, detail: "No token has such characters." });
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
-  const response = await received(fetch(address, { cache: "no-store", headers, ...options }));
+  // Without a limit (old browsers have none), a page whose network is gone would wait for minutes.
+  const signal = AbortSignal.timeout?.(SILENCE_MS);
+  const response = await received(fetch(address, { cache: "no-store", headers, signal, ...options }));
   if (!response.ok) throw await refusalOf(response);
   return response;
 }

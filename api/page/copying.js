@@ -1,7 +1,7 @@
 // The listings to copy: the answer as JSON, and the curl command for it.
 
 import { ADDRESS, filterFields, hasToken } from "./asking.js";
-import { element } from "./elements.js";
+import { byId, element } from "./elements.js";
 import { text } from "./texts.js";
 
 const LINE = 76;
@@ -53,8 +53,11 @@ export function shell(word) {
 export function copies(button, content) {
   button.addEventListener("click", async () => {
     const done = await copied(content());
-    button.textContent = text(done ? "copied" : "not_copied");
-    setTimeout(() => { button.textContent = text("copy"); }, NOTICE_MS);
+    byId("notice").textContent = button.textContent = text(done ? "copied" : "not_copied");
+    setTimeout(() => {
+      byId("notice").textContent = "";
+      button.textContent = text("copy");
+    }, NOTICE_MS);
   });
   return button;
 }

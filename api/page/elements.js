@@ -4,6 +4,11 @@ const SVG = "http://www.w3.org/2000/svg";
 
 export const byId = (id) => document.getElementById(id);
 
+/** Write a status only if it has changed, as screen readers announce each write. */
+export function say(id, words) {
+  if (byId(id).textContent !== words) byId(id).textContent = words;
+}
+
 /** Make an HTML element; `on…` attributes are listeners, null and false ones are omitted. */
 export function element(tag, attributes = {}, ...children) {
   return finished(document.createElement(tag), attributes, children);

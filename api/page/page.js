@@ -16,6 +16,7 @@ let current = null;
 const shots = new Shots((shot) => (shot === current ? show(shot) : showStrip()));
 
 function show(shot) {
+  const focused = document.activeElement;
   current = shot;
   document.body.classList.add("has-photo");
   byId("work").hidden = false;
@@ -26,6 +27,9 @@ function show(shot) {
   byId("cancel").hidden = !busy;
   byId("again").hidden = shot.state !== "cancelled";
   byId("redact").hidden = shot.state !== "done" || shot.answer.plates.length === 0;
+  // The button that was pressed may be gone now, so move the focus elsewhere.
+  const gone = !focused.getClientRects().length && !byId("strip").contains(document.activeElement);
+  if (gone) byId("photo-title").focus({ preventScroll: true });
 }
 
 /** Show thumbnails if there is more than one photo. */
@@ -59,11 +63,8 @@ function take(files) {
   if (!added.length) return;
   document.querySelector('[data-tab="photos"][aria-pressed="false"]')?.click();
   writeFilter(added[0].filter);
-  const fromSample = document.activeElement === byId("sample");
   current = added[0];
   stopDrawing();
-  // The sample's button is hidden now, so move the focus elsewhere.
-  if (fromSample) byId("photo-title").focus();
 }
 
 function again(filter = current.filter) {

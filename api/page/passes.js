@@ -1,7 +1,7 @@
 // The cameras' tab: live passes, and a search in the stored ones.
 
 import { askJson, askPicture, hear, useToken } from "./asking.js";
-import { byId, element } from "./elements.js";
+import { byId, element, say } from "./elements.js";
 import { counted, percent, text } from "./texts.js";
 
 const MOST_ROWS = 100;
@@ -42,16 +42,19 @@ export async function offerCameras(photosParts) {
   // Load the rows and the status again in the new language.
   for (const button of document.querySelectorAll("[data-language]")) {
     button.addEventListener("click", () => {
-      if (!byId("cameras").hidden) (live ? listen : search)();
+      if (!byId("cameras").hidden) refresh();
     });
   }
   byId("search").addEventListener("reset", () => setTimeout(listen));
   byId("cameras-token").addEventListener("submit", (event) => {
     event.preventDefault();
     useToken(event.target.querySelector("input").value.trim(), false);
-    listen();
+    byId("cameras-title").focus(); // The form will be hidden.
+    refresh();
   });
 }
+
+const refresh = () => (live ? listen() : search());
 
 function open(tab, photosParts) {
   const cameras = tab === "cameras";
@@ -110,24 +113,28 @@ function list(passes, status) {
   rows.clear();
   byId("passes").tBodies[0].replaceChildren();
   passes.reverse().forEach(show);
-  byId("cameras-status").textContent = status;
+  byId("cameras-token").hidden = true;
+  say("cameras-status", status);
 }
 
 /** Show why there is no answer; true if a token is required, so that retrying is useless. */
 function refused(refusal) {
   const wantsToken = WANTS_TOKEN.has(refusal.status);
   byId("cameras-token").hidden = !wantsToken;
-  byId("cameras-status").textContent =
-    refusal.status ? `${text("server_says")} ${refusal.message}` : text("unheard");
+  say("cameras-status", refusal.status
+    ? `${text("server_says")} ${refusal.message}` : text(live ? "unheard" : "problem.0"));
   return wantsToken;
 }
 
 async function showStates() {
   const { cameras } = await askJson("v1/cameras");
-  byId("cameras-token").hidden = true;
-  byId("camera-states").replaceChildren(...cameras.map(({ name, state }) =>
-    element("li", { class: state?.status ?? "none", title: state?.problem || null },
-      element("strong", {}, name), " ", text(`state.${state?.status ?? "none"}`))));
+  const items = cameras.map(({ name, state }) =>
+    element("li", { class: state?.status ?? "none" },
+      element("strong", {}, name), " ", text(`state.${state?.status ?? "none"}`),
+      element("span", { lang: "en" }, state?.problem ? `: ${state.problem}` : "")));
+  // Keep equal items: a new one would take a reader's place or selection.
+  const words = items.map((item) => item.textContent).join("");
+  if (byId("camera-states").textContent !== words) byId("camera-states").replaceChildren(...items);
   const select = byId("search-camera");
   if (select.options.length !== cameras.length + 1) {
     select.replaceChildren(select.options[0],

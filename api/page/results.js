@@ -2,7 +2,7 @@
 
 import { card } from "./cards.js";
 import { curlCommand, prettyJson } from "./copying.js";
-import { byId, element } from "./elements.js";
+import { byId, element, say } from "./elements.js";
 import { clearProblem, showProblem } from "./problems.js";
 import { matchingImage } from "./stage.js";
 import { counted, number, text } from "./texts.js";
@@ -11,7 +11,7 @@ const HASH_LENGTH = 8;
 
 /** Show a shot's state and, if it has one, its answer. */
 export function showResults(shot, retry) {
-  showStatus(shot);
+  say("status", statusOf(shot));
   if (shot.state === "failed") showProblem(shot.problem, retry);
   else clearProblem();
   const answer = shot.state === "done" ? shot.answer : null;
@@ -27,12 +27,6 @@ export function showResults(shot, retry) {
 function nothing({ filter }) {
   const filtered = filter.roi || filter.minWidth;
   return element("li", { class: "nothing" }, text(filtered ? "none_filtered" : "none_advice"));
-}
-
-/** Write the status only if it has changed, as screen readers announce each write. */
-function showStatus(shot) {
-  const words = statusOf(shot);
-  if (byId("status").textContent !== words) byId("status").textContent = words;
 }
 
 function statusOf({ state, name, answer }) {

@@ -34,7 +34,7 @@ for (const name of arguments[3] === "paste" ? ["paste"] : ["dragenter", "dragove
   document.activeElement.dispatchEvent(new kind(name, options));
 """
 # Width, height and number of different pixel values of each crop: an undrawn crop has only one.
-_CROPS = """
+CROPS = """
 return [...document.querySelectorAll(".crop")].map((canvas) => {
   const {width, height} = canvas;
   const {data} = canvas.getContext("2d").getImageData(0, 0, width, height);
@@ -139,10 +139,6 @@ class Page:
             "return [...document.querySelectorAll('.face')].map((face) =>"
             " [...face.querySelectorAll('.glyph')].map((glyph) => glyph.textContent).join(''))"
         )
-
-    def crops(self):
-        """Width, height and number of different pixel values of each plate's crop."""
-        return self.run(_CROPS)
 
     def network_events(self):
         """Chromium's network events since the last call."""
