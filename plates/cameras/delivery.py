@@ -75,9 +75,10 @@ def deliver(store: Store, targets: Mapping[str, Target], stop: threading.Event) 
 
 
 def _serve(store: Store, name: str, target: Target, stop: threading.Event) -> None:
-    while not stop.wait(_POLL_S):
+    due: list[Delivery] = []
+    while not stop.wait(0 if len(due) > 1 else _POLL_S):
         try:
-            for delivery in store.due(name, time.time()):
+            for delivery in (due := store.due(name, time.time())):
                 _attempt(store, target, delivery, stop)
         except StoreUnavailable as error:
             logger.warning("%s waits for the database: %s", name, error)

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from multiprocessing.connection import Client
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,6 +33,9 @@ _FORM = UploadForm(("image",))
 _ANSWER_S = 5.0  # time-out of a camera's process for one frame
 _POLL_S = 0.5
 _MOST_WAITING = 4  # frames of one camera
+# A look for events after a number, for all subscribers that wait for them: with looks of their own
+# 200 idle subscribers would take a third of a core.
+_Looks = dict[int, asyncio.Task[tuple[int, list[tuple[int, str]]]]]
 
 
 class CameraState(BaseModel):
@@ -96,6 +100,7 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
     cameras = {camera.name: camera for camera in file.cameras}
     # A camera's process takes one frame at a time: further pushes would only occupy threads.
     turns = {name: Admission(1, _MOST_WAITING) for name in cameras}
+    looks: _Looks = {}
 
     def known(name: str) -> Camera:
         if name not in cameras:
@@ -204,7 +209,7 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
         last = store.last_seq()
         start = last if last_event_id is None else min(last, last_event_id)
         return StreamingResponse(
-            _stream(store, start, camera),
+            _stream(store, looks, start, camera),
             media_type="text/event-stream",
             headers={"X-Accel-Buffering": "no"},
         )
@@ -221,19 +226,27 @@ def _state(folder: Path, camera: str) -> dict[str, Any]:
         return {"state": None, "updated_s": None}
 
 
-async def _stream(store: Store, seq: int, camera: str) -> AsyncGenerator[str]:
+async def _stream(store: Store, looks: _Looks, seq: int, camera: str) -> AsyncGenerator[str]:
     while True:
         yield ": listening\n\n"  # Only a write reveals that the connection is closed.
-        try:
-            seq = min(seq, await asyncio.to_thread(store.last_seq))  # lower in a new database
-            found = await asyncio.to_thread(store.events_after, seq)
-        except StoreUnavailable:
-            found = []
+        if seq not in looks:
+            looks[seq] = asyncio.create_task(_look(store, seq))
+            looks[seq].add_done_callback(partial(looks.pop, seq))
+        # A subscriber that leaves must not end the look of the others.
+        seq, found = await asyncio.shield(looks[seq])
         for seq, payload in found:
             event = json.loads(payload)
             if camera in ("", event["camera"]):
                 yield f"id: {seq}\nevent: {event['type']}\ndata: {payload}\n\n"
-        await asyncio.sleep(_POLL_S)
+
+
+async def _look(store: Store, seq: int) -> tuple[int, list[tuple[int, str]]]:
+    await asyncio.sleep(_POLL_S)
+    try:
+        start = min(seq, await asyncio.to_thread(store.last_seq))  # lower in a new database
+        return start, await asyncio.to_thread(store.events_after, start)
+    except StoreUnavailable:
+        return seq, []
 
 
 def _push(folder: Path, camera: str, file: bytes, captured: float | None) -> str:

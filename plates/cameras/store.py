@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 
 # Seconds that a writer waits for other writers, and before a retry if the database is unavailable.
 _BUSY_S, _RETRY_S = 10, 2
-# Events per query, and per purge, during which all readers and writers wait.
-_AT_ONCE, _PURGED_AT_ONCE = 100, 2000
+# Events per query, and per purge, during which all readers and writers wait; deliveries per query.
+_AT_ONCE, _PURGED_AT_ONCE, _DUE_AT_ONCE = 100, 2000, 10
 # An event is kept for at least so many seconds, for live viewers.
 _LIVE_S = 60
 # Retries after 2, 4, … 512, then every 600 s: so many attempts take a day, even if the clock jumps.
@@ -59,7 +59,8 @@ sa.Index("one_end", _events.c.pass_id, unique=True, sqlite_where=_ended, postgre
 _shown = _events.c.picture.is_not(None)
 sa.Index("events_shown", _events.c.seq, sqlite_where=_shown, postgresql_where=_shown)
 
-# Pending deliveries; a row is deleted when its event is delivered or given up.
+# Pending deliveries; a row is deleted when its event is delivered or given up. The next attempt is
+# at a Unix time, or at once: 0 for a new event, 1 for one that waited and whose target is back.
 _deliveries = sa.Table(
     "deliveries",
     _TABLES,
@@ -67,6 +68,7 @@ _deliveries = sa.Table(
     sa.Column("target", sa.Text, primary_key=True),
     *_required(sa.Integer, "attempts"),
     *_required(sa.Double, "next_at"),
+    sa.Index("deliveries_due", "target", "next_at", "seq"),
 )
 
 _other = _events.alias()
@@ -201,16 +203,19 @@ class Store:
         return [Pass.model_validate_json(payload) for _, payload in found]
 
     def due(self, target: str, now: float) -> list[Delivery]:
-        """The deliveries to try now, the oldest first."""
-        pending = _deliveries.c
-        # A time later than any delay allows was set before the clock jumped back.
-        is_due = (pending.next_at <= now) | (pending.next_at > now + 2 * _LONGEST_DELAY_S)
+        """The next deliveries to try: new ones, then those whose target is back; else one retry."""
+        pending, at = _deliveries.c, _deliveries.c.next_at
         event = _events.c.payload, _events.c.picture, _events.c.created
         query = sa.select(pending.seq, pending.target, pending.attempts, *event)
-        query = query.join(_events, _of_event).where(pending.target == target, is_due)
+        query = query.join(_events, _of_event).where(pending.target == target)
+        # A time later than any delay allows was set before the clock jumped back.
+        jumped = at > now + 2 * _LONGEST_DELAY_S
         with self._transaction() as connection:
-            rows = connection.execute(query.order_by(pending.seq).limit(_AT_ONCE))
-            return [Delivery(*row) for row in rows]
+            for is_due, most in ((at <= 1, _DUE_AT_ONCE), (at <= now, 1), (jumped, 1)):
+                found = query.where(is_due).order_by(at, pending.seq).limit(most)
+                if rows := connection.execute(found).all():
+                    return [Delivery(*row) for row in rows]
+        return []
 
     def delivered(self, delivery: Delivery) -> None:
         """Remove a delivery; if it was a retry, the target is back: retry its other events now."""
@@ -220,9 +225,9 @@ class Store:
                 # After many attempts an event is refused for itself, and keeps its delays: else it
                 # would be given up in less than a day.
                 pending = _deliveries.c
-                waits = (pending.attempts < _MAX_ATTEMPTS // 2) & (pending.next_at > 0)
+                waits = (pending.attempts < _MAX_ATTEMPTS // 2) & (pending.next_at > 1)
                 waiting = sa.update(_deliveries).where(pending.target == delivery.target, waits)
-                connection.execute(waiting.values(next_at=0))
+                connection.execute(waiting.values(next_at=1))
 
     def failed(self, delivery: Delivery, now: float) -> bool:
         """Schedule a retry; after a day of retries, give the delivery up and return False."""
@@ -266,7 +271,7 @@ class Store:
                     connection.exec_driver_sql(self._lock)
                 if not self._created:
                     _TABLES.create_all(connection)
-                    for index in _events.indexes:  # A table of an earlier version may lack some.
+                    for index in _events.indexes | _deliveries.indexes:  # Old tables may lack some.
                         index.create(connection, checkfirst=True)
                 yield connection
             self._created = True

@@ -1,11 +1,13 @@
 """The cameras' routes, of a real gateway with a real database."""
 
+import asyncio
 import json
 import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Client, Listener
+from unittest.mock import Mock
 
 import cv2
 import numpy as np
@@ -101,6 +103,20 @@ def test_events_are_streamed_and_resume_after_the_last_event_id(client, store, t
         assert answer.status_code == 404
     assert client.head("/v1/events").headers["content-type"].startswith("text/event-stream")
     assert client.get("/v1/cameras").status_code == 200  # on the same connection
+
+
+def test_subscribers_share_one_look_into_the_database(store, monkeypatch):
+    async def listen(looks):
+        streams = [http._stream(store, looks, 0, "") for _ in range(20)]
+        assert {await anext(each) for each in streams} == {": listening\n\n"}
+        first, *others = [asyncio.ensure_future(anext(each)) for each in streams]
+        await asyncio.sleep(0.1)
+        first.cancel()  # Who leaves must not end the look of the others.
+        return await asyncio.gather(*others)
+
+    store.add(a_pass(), None, ())
+    monkeypatch.setattr(store, "events_after", find := Mock(wraps=store.events_after))
+    assert {event[:5] for event in asyncio.run(listen({}))} == {"id: 1"} and find.call_count == 1
 
 
 def test_camera_states_contain_no_password_of_a_source(client, tmp_path):
