@@ -251,7 +251,10 @@ def _photos_among(files: list[Part], fields: Mapping[str, bytes], form: UploadFo
     as_text = [name for name in form.fields if name in fields]
     if as_text and not (photos and form.text):
         kind = errors.InvalidParameter if photos else errors.MissingImage
-        raise kind(_came_as_text(as_text[0]))
+        raise kind(
+            f"The field '{as_text[0]}' came as text: it has no file name. Send it as a file, not "
+            f"in base64: curl -F {as_text[0]}=@photo.jpg"
+        )
     if not photos:
         came, expected = _listed(others | fields.keys()) or "none", form.fields[0]
         detail = f"The form has no file in the field '{expected}'; its fields are: {came}."
@@ -263,13 +266,6 @@ def _photos_among(files: list[Part], fields: Mapping[str, bytes], form: UploadFo
     if len(photos) < len(files):
         raise errors.InvalidParameter(f"There are also files in the fields {_listed(others)}.")
     return photos
-
-
-def _came_as_text(name: str) -> str:
-    return (
-        f"The field '{name}' came as text: it has no file name. Send it as a file, not in base64: "
-        f"curl -F {name}=@photo.jpg"
-    )
 
 
 def _listed(names: set[str]) -> str:

@@ -117,7 +117,6 @@ class WindowSettings:
     painted: float = 0.5  # share of the plates that are replaced by rendered ones
     # Share of two-line plates among the painted plates: in place of a long plate, of a short one.
     two_lines: tuple[float, float] = (0.15, 0.5)
-    variants: int = 3  # rendered plates per real one
 
 
 def degrade(image: NDArray[np.uint8], rng: Generator) -> NDArray[np.uint8]:
@@ -178,8 +177,7 @@ class WindowSampler:
             photo = pick(self.negatives, rng)
             scale = log_uniform((0.3, 2.5), rng)
             return self._clutter(_cut(photo, None, scale, size_hw, rng), widths, rng)
-        index = int(rng.integers(len(self.photos)))
-        photo = self.photos[index]
+        photo = pick(self.photos, rng)
         mistaken = len(photo.mistaken) > 0 and rng.random() < self.settings.mistaken
         boxes = photo.mistaken if mistaken else photo.boxes
         chosen = int(rng.integers(len(boxes)))
@@ -189,7 +187,7 @@ class WindowSampler:
         if not mistaken and rng.random() < self.settings.painted:
             # A photo that will be enlarged is enlarged before painting, so the plate stays sharp.
             zoom = 2 if scale > 1.2 else 1
-            photo = self._paint(index, chosen, int(rng.integers(self.settings.variants)), zoom)
+            photo = self._paint(photo, chosen, zoom, rng)
             scale, target = scale / zoom, photo.boxes[chosen]
         if kind > 1 - self.settings.background:
             target = None
@@ -202,13 +200,11 @@ class WindowSampler:
             paint_clutter(cell.image, plates, log_uniform(widths, rng), rng)
         return cell
 
-    def _paint(self, index: int, plate: int, variant: int, zoom: int) -> TrainingPhoto:
-        """The photo with one plate replaced; the same numbers give the same image."""
-        photo = self.photos[index]
+    def _paint(self, photo: TrainingPhoto, plate: int, zoom: int, rng: Generator) -> TrainingPhoto:
+        """The photo, enlarged by `zoom`, with one plate replaced."""
         image, outlines = photo.image, photo.outlines * zoom
         if zoom > 1:
             image = cv2.resize(image, None, fx=zoom, fy=zoom).astype(np.uint8, copy=False)
-        rng = np.random.default_rng((index, plate, variant, zoom))
         kind, lines = self._draw_kind(photo.lines[plate] == 1, rng), photo.lines.copy()
         image, quad, rows = paint_plate(image, photo.boxes[plate] * zoom, rng, kind)
         outlines[plate], lines[plate] = np.repeat(quad, 2, axis=0), len(rows)

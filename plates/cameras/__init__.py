@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-# Environment variables that `plates serve` sets for its processes: the folder of the cameras' state
-# files and of the sockets for pushed frames; the key to Triton's shared memory.
-FOLDER_VARIABLE, KEY_VARIABLE = "PLATES_CAMERAS_FOLDER", "PLATES_TRITON_KEY"
-# The folder for relative paths in `cameras.toml`: the processes read a copy of the file elsewhere.
-BESIDE_VARIABLE = "PLATES_CAMERAS_BESIDE"
+# Environment variables that `plates serve` sets for its processes: the key to Triton's shared
+# memory, and the folder for relative paths in `cameras.toml`. The processes read a copy of that
+# file; the copy's folder also has the cameras' state files and the sockets for pushed frames.
+KEY_VARIABLE, BESIDE_VARIABLE = "PLATES_TRITON_KEY", "PLATES_CAMERAS_BESIDE"
 
 
 def state_file(folder: Path, camera: str) -> Path:

@@ -75,17 +75,19 @@ def deliver(store: Store, targets: Mapping[str, Target], stop: threading.Event) 
 
 
 def _serve(store: Store, name: str, target: Target, stop: threading.Event) -> None:
-    due: list[Delivery] = []
-    while not stop.wait(0 if len(due) > 1 else _POLL_S):
+    pause_s: float = _POLL_S
+    while not stop.wait(pause_s):
         try:
-            for delivery in (due := store.due(name, time.time())):
-                _attempt(store, target, delivery, stop)
+            # One by one: a new event comes before those that wait.
+            sent = [_attempt(store, target, each, stop) for each in store.due(name, time.time(), 1)]
+            pause_s = 0 if any(sent) else _POLL_S
         except StoreUnavailable as error:
             logger.warning("%s waits for the database: %s", name, error)
-            stop.wait(_DATABASE_S)
+            pause_s = _DATABASE_S
 
 
-def _attempt(store: Store, target: Target, delivery: Delivery, stop: threading.Event) -> None:
+def _attempt(store: Store, target: Target, delivery: Delivery, stop: threading.Event) -> bool:
+    """Send an event and record the outcome; returns whether it was delivered."""
     try:
         target(delivery, json.loads(delivery.payload))
     except Exception as error:
@@ -95,14 +97,15 @@ def _attempt(store: Store, target: Target, delivery: Delivery, stop: threading.E
         again = store.failed(delivery, time.time())
         level, outcome = (logging.WARNING, "again later") if again else (logging.ERROR, "lost")
         logger.log(level, "%s: event %d %s: %s", delivery.target, delivery.seq, outcome, reason)
-    else:
-        while True:  # Else the event would be delivered again.
-            try:
-                return store.delivered(delivery)
-            except StoreUnavailable as error:
-                logger.warning("%s waits for the database: %s", delivery.target, error)
-                if stop.wait(_DATABASE_S):
-                    return None
+        return False
+    while True:  # Else the event would be delivered again.
+        try:
+            store.delivered(delivery)
+            return True
+        except StoreUnavailable as error:
+            logger.warning("%s waits for the database: %s", delivery.target, error)
+            if stop.wait(_DATABASE_S):
+                return False
 
 
 def targets_of(file: settings.CamerasFile) -> dict[str, Target]:

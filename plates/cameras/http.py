@@ -2,11 +2,9 @@
 
 import asyncio
 import json
-import os
 import time
 from collections.abc import AsyncGenerator, Iterator
 from datetime import UTC, datetime
-from functools import partial
 from multiprocessing.connection import Client
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +21,7 @@ from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import PROBLEMS, body_of, file_field, problem_response
 from api.errors import PHOTO_PROBLEMS
 from api.uploads.receiving import UploadForm
-from plates.cameras import FOLDER_VARIABLE, state_file
+from plates.cameras import state_file
 from plates.cameras.events import Pass
 from plates.cameras.frames import SourceState
 from plates.cameras.settings import Camera, CamerasFile, load
@@ -33,8 +31,8 @@ _FORM = UploadForm(("image",))
 _ANSWER_S = 5.0  # time-out of a camera's process for one frame
 _POLL_S = 0.5
 _MOST_WAITING = 4  # frames of one camera
-# A look for events after a number, for all subscribers that wait for them: with looks of their own
-# 200 idle subscribers would take a third of a core.
+# Looks for the events after a number, shared by the subscribers that wait for these: 200 with looks
+# of their own would take a third of a core.
 _Looks = dict[int, asyncio.Task[tuple[int, list[tuple[int, str]]]]]
 
 
@@ -87,9 +85,9 @@ def _store_problem() -> Iterator[None]:
 
 
 def router_for(path: Path) -> APIRouter:
-    """The routes for the cameras in a settings file, for the gateway's process."""
+    """The routes for the cameras in the processes' copy of the settings file."""
     file = load(path)
-    return make_router(file, Store(file.storage), Path(os.environ[FOLDER_VARIABLE]))
+    return make_router(file, Store(file.storage), path.parent)
 
 
 def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
@@ -230,8 +228,7 @@ async def _stream(store: Store, looks: _Looks, seq: int, camera: str) -> AsyncGe
     while True:
         yield ": listening\n\n"  # Only a write reveals that the connection is closed.
         if seq not in looks:
-            looks[seq] = asyncio.create_task(_look(store, seq))
-            looks[seq].add_done_callback(partial(looks.pop, seq))
+            looks[seq] = asyncio.create_task(_look(store, looks, seq))
         # A subscriber that leaves must not end the look of the others.
         seq, found = await asyncio.shield(looks[seq])
         for seq, payload in found:
@@ -240,8 +237,9 @@ async def _stream(store: Store, looks: _Looks, seq: int, camera: str) -> AsyncGe
                 yield f"id: {seq}\nevent: {event['type']}\ndata: {payload}\n\n"
 
 
-async def _look(store: Store, seq: int) -> tuple[int, list[tuple[int, str]]]:
+async def _look(store: Store, looks: _Looks, seq: int) -> tuple[int, list[tuple[int, str]]]:
     await asyncio.sleep(_POLL_S)
+    del looks[seq]  # Subscribers that come later wait for the next one.
     try:
         start = min(seq, await asyncio.to_thread(store.last_seq))  # lower in a new database
         return start, await asyncio.to_thread(store.events_after, start)

@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 
 # Seconds that a writer waits for other writers, and before a retry if the database is unavailable.
 _BUSY_S, _RETRY_S = 10, 2
-# Events per query, and per purge, during which all readers and writers wait; deliveries per query.
-_AT_ONCE, _PURGED_AT_ONCE, _DUE_AT_ONCE = 100, 2000, 10
+# Events per query, and per purge, during which all readers and writers wait.
+_AT_ONCE, _PURGED_AT_ONCE = 100, 2000
 # An event is kept for at least so many seconds, for live viewers.
 _LIVE_S = 60
 # Retries after 2, 4, … 512, then every 600 s: so many attempts take a day, even if the clock jumps.
@@ -202,20 +202,16 @@ class Store:
         found = self._find(of_camera, ~_ended, ~_superseded)
         return [Pass.model_validate_json(payload) for _, payload in found]
 
-    def due(self, target: str, now: float) -> list[Delivery]:
-        """The next deliveries to try: new ones, then those whose target is back; else one retry."""
-        pending, at = _deliveries.c, _deliveries.c.next_at
+    def due(self, target: str, now: float, most: int = _AT_ONCE) -> list[Delivery]:
+        """The next deliveries to try: new ones, then those whose target is back, then retries."""
+        pending = _deliveries.c
         event = _events.c.payload, _events.c.picture, _events.c.created
         query = sa.select(pending.seq, pending.target, pending.attempts, *event)
-        query = query.join(_events, _of_event).where(pending.target == target)
-        # A time later than any delay allows was set before the clock jumped back.
-        jumped = at > now + 2 * _LONGEST_DELAY_S
+        query = query.join(_events, _of_event)
+        query = query.where(pending.target == target, pending.next_at <= now)
         with self._transaction() as connection:
-            for is_due, most in ((at <= 1, _DUE_AT_ONCE), (at <= now, 1), (jumped, 1)):
-                found = query.where(is_due).order_by(at, pending.seq).limit(most)
-                if rows := connection.execute(found).all():
-                    return [Delivery(*row) for row in rows]
-        return []
+            rows = connection.execute(query.order_by(pending.next_at, pending.seq).limit(most))
+            return [Delivery(*row) for row in rows]
 
     def delivered(self, delivery: Delivery) -> None:
         """Remove a delivery; if it was a retry, the target is back: retry its other events now."""
@@ -246,8 +242,11 @@ class Store:
         unneeded = done & (_superseded | (_ended & ~_preceded))
         old = _events.c.created < now - self._storage.days * 86_400 - longer_s
         obsolete = _deliveries.c.target.not_in(list(targets)) | ~sa.exists().where(_of_event)
+        # Retries that are later than any delay allows were scheduled before the clock was set back.
+        jumped = _deliveries.c.next_at > now + 2 * _LONGEST_DELAY_S
         with self._transaction(write=True) as connection:
             connection.execute(sa.delete(_deliveries).where(obsolete))
+            connection.execute(sa.update(_deliveries).where(jumped).values(next_at=1))
             unkept = _first(_PURGED_AT_ONCE, old if self._storage.texts else old | unneeded)
             connection.execute(sa.delete(_events).where(unkept))
             if not self._storage.pictures:

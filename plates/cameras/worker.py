@@ -25,14 +25,14 @@ from numpy.typing import NDArray
 from api.settings import Settings
 from plate_models import images
 from plate_models.spec import Limits
-from plates.cameras import FOLDER_VARIABLE, KEY_VARIABLE, state_file
-from plates.cameras import settings as camera_settings
+from plates.cameras import KEY_VARIABLE, state_file
 from plates.cameras.delivery import deliver, targets_of
 from plates.cameras.events import Pass
 from plates.cameras.frames import SeenPlate
 from plates.cameras.lists import PlateList
 from plates.cameras.passes import Passes
 from plates.cameras.recognizer import TritonRecognizer
+from plates.cameras.settings import Camera, CamerasFile, load
 from plates.cameras.sources import FrameSource, PushedFrames, Source
 from plates.cameras.store import Outbox, Store
 from plates.cameras.watch import follow
@@ -48,7 +48,7 @@ def parts(path: Path, environment: Callable[[], Mapping[str, str]]) -> list[Chil
 
     Raises `CameraSettingsError` if the file is invalid.
     """
-    file = camera_settings.load(path)
+    file = load(path)
     roles = {f"camera {camera.name}": ("--camera", camera.name) for camera in file.cameras}
     return [
         Child(name, [*python("plates.cameras.worker"), *role], environment, needed=False)
@@ -65,16 +65,16 @@ def main() -> None:
     options, settings = begin(parser)
     if settings.cameras is None:
         raise SystemExit("PLATES_CAMERAS is not set")
-    file = camera_settings.load(settings.cameras)
+    file = load(settings.cameras)
     store = Store(file.storage)
     if options.deliver:
         _deliver(file, store, options.alive)
     else:
         camera = next(each for each in file.cameras if each.name == options.camera)
-        _follow(file, camera, settings, store, options.alive)
+        _follow(file, camera, settings, settings.cameras.parent, store, options.alive)
 
 
-def _deliver(file: camera_settings.CamerasFile, store: Store, alive: int) -> None:
+def _deliver(file: CamerasFile, store: Store, alive: int) -> None:
     cameras = [camera.name for camera in file.cameras]
 
     def end_orphans() -> None:
@@ -92,13 +92,8 @@ def _deliver(file: camera_settings.CamerasFile, store: Store, alive: int) -> Non
 
 
 def _follow(
-    file: camera_settings.CamerasFile,
-    camera: camera_settings.Camera,
-    settings: Settings,
-    store: Store,
-    alive: int,
+    file: CamerasFile, camera: Camera, settings: Settings, folder: Path, store: Store, alive: int
 ) -> None:
-    folder = Path(os.environ[FOLDER_VARIABLE])
     recognizer = TritonRecognizer(settings, camera.name, os.environ.get(KEY_VARIABLE, ""))
     outbox = Outbox()
     targets = [target for target in file.targets if target.name in camera.targets]
@@ -166,7 +161,7 @@ def _end_of(event: Pass) -> tuple[Pass, float]:
     return end, min(max(event.time.last, now - 40), now)
 
 
-def _source(camera: camera_settings.Camera, folder: Path, limits: Limits) -> FrameSource:
+def _source(camera: Camera, folder: Path, limits: Limits) -> FrameSource:
     if camera.source is not None:
         return Source(camera.source.get_secret_value(), camera.fps, camera.hwaccel, camera.crop)
     frames = PushedFrames(camera.crop)

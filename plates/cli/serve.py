@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from api.observing import logs
 from api.settings import Settings
-from plates.cameras import BESIDE_VARIABLE, FOLDER_VARIABLE, KEY_VARIABLE
+from plates.cameras import BESIDE_VARIABLE, KEY_VARIABLE
 from plates.cli import CommandError, Stopped, say, stop_signals_raise
 from plates.cli.config import explain, warn_of_unknown_settings
 from plates.serving.child import Child, python
@@ -145,6 +145,5 @@ def _environment(
     if settings.cameras:
         added["PLATES_CAMERAS"] = str(folder / "cameras.toml")
         added[BESIDE_VARIABLE] = str(settings.cameras.resolve().parent)
-        added[FOLDER_VARIABLE] = str(folder)
         added[KEY_VARIABLE] = triton.http.key if triton else ""
     return added

@@ -8,7 +8,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from support import ROOT
 
 from api.observing.metrics import Metrics
-from plates.cameras import FOLDER_VARIABLE
 from plates.cameras.http import router_for
 
 DASHBOARD = json.loads((ROOT / "docker/grafana/dashboard.json").read_text(encoding="utf-8"))
@@ -34,8 +33,7 @@ def test_the_dashboard_queries_existing_metrics_and_all_of_the_gateways(tmp_path
     assert not {name for name in names if not any(one.startswith(name) for one in queried)}
 
 
-def test_the_answer_times_are_those_of_routes_that_read_photos(tmp_path, monkeypatch):
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+def test_the_answer_times_are_those_of_routes_that_read_photos(tmp_path):
     (asked,) = set(re.findall('request_seconds_bucket{route=~"(.*?)"', "".join(EXPRESSIONS)))
     (tmp_path / "cameras.toml").write_text("cameras = []")
     taking = post_routes(router_for(tmp_path / "cameras.toml"))
