@@ -393,9 +393,7 @@ def scene(rng, x=None):
     image[400:] = 60
     if x is not None:
         cv2.rectangle(image, (x, 500), (x + 20, 505), (170, 170, 170), cv2.FILLED)
-    return np.clip(image + 4 * rng.standard_normal(image.shape, np.float32), 0, 255).astype(
-        np.uint8
-    )
+    return np.clip(image + 4 * rng.standard_normal(image.shape, "f4"), 0, 255).astype(np.uint8)
 
 
 def test_the_motion_of_a_far_plate_is_detected_and_noise_is_not():
