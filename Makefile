@@ -15,6 +15,9 @@ SOAK_ARGS ?=
 BULK_ARGS ?=
 # The files with live tests: collecting all others, too, takes as long as many of the tests.
 LIVE = $(notdir $(shell grep -rl --include=*.py 'mark\.live' tests))
+# Files in the order of their names: by default those with few tests, which take longest, come last,
+# and one process waits for the other.
+SHARED := -n 2 --dist loadfile --no-loadscope-reorder
 # As in the `plates` command: OpenMP's waiting threads would spin, and starve the servers that tests
 # start beside them.
 export GOMP_SPINCOUNT ?= 0
@@ -43,8 +46,8 @@ demo: export  ## Start the service, read photos, stop it: PHOTOS="a.jpg b.jpg" o
 
 test: export  ## Run all tests, including the live ones
 	@# Status 5 means that no test was collected: PYTEST_ARGS may select tests of one part only.
-	@$(PY) -m pytest -m "not live" -n 2 --dist loadfile $(PYTEST_ARGS) || [ $$? -eq 5 ]
-	@$(PY) -m pytest -m live -n 2 --dist loadfile -o python_files="$(LIVE)" $(PYTEST_ARGS) || [ $$? -eq 5 ]
+	@$(PY) -m pytest -m "not live" $(SHARED) $(PYTEST_ARGS) || [ $$? -eq 5 ]
+	@$(PY) -m pytest -m live $(SHARED) -o python_files="$(LIVE)" $(PYTEST_ARGS) || [ $$? -eq 5 ]
 
 test-fast: $(SETUP_STAMP)  ## Run only the tests that need no server
 	@$(PY) -m pytest -m "not live" $(PYTEST_ARGS)

@@ -158,7 +158,8 @@ def certificates(tmp_path_factory):
 
 
 @pytest.mark.usefixtures("no_tracebacks")
-def test_the_gateway_serves_photos_over_tls_alone(fake, certificates):
+def test_the_gateway_serves_photos_over_tls_alone(fake, certificates, monkeypatch):
+    monkeypatch.setattr("api.edge.protocol._LINGER_S", 1)  # TLS has no half-closed connections
     file, key = certificates / "gateway.pem", certificates / "gateway.key"
     trusting = ssl.create_default_context(cafile=file)
     with running_gateway(fake, tls_certificate=file, tls_key=key, header_timeout_s=2) as plain:

@@ -101,6 +101,12 @@ def test_a_wait_that_does_not_fit_the_deadline_is_refused_at_once(monkeypatch):
         await settle()
         assert (admission.in_flight, admission.waiting) == (1, 0)
         await last.end()
+        async with (wide := Admission(4, 10)).place(deadline_in(PATIENT_S)):
+            clock.return_value += 3
+        # The last one waits for 1.5 s, not 6, and is likely to take at most 9 itself.
+        patient = [Photo(wide, 14) for _ in range(6)]
+        await settle()
+        assert (wide.in_flight, wide.waiting) == (4, 2), patient
 
     asyncio.run(asyncio.wait_for(test(), HANG_S))
 

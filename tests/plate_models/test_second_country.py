@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch.nn.utils import clip_grad_norm_
 
 from api.answers import answer_of
 from plate_models import formats, release, weights
@@ -51,22 +50,20 @@ def train():
     released = weights.read_file(folder / "recognizer.safetensors").state
     body = {key: value for key, value in released.items() if not key.startswith("head.")}
     net.load_state_dict(body, strict=False)
-    # The first layers see edges and corners, as in any alphabet: training them doubles the time.
-    for part in (reader.stn, net.stem, net.first):
-        part.requires_grad_(False)
-    reader.train()
-    reader.stn.eval()
+    # The other layers see strokes, as in any alphabet: training them takes five times as long.
+    reader.eval().requires_grad_(False)
+    net.head.requires_grad_(True)
     rng = np.random.default_rng(0)
-    optimizer = torch.optim.AdamW(p for p in net.parameters() if p.requires_grad)
-    crops = [[render_crop(rng, EASY) for _ in range(24)] for _ in range(40)]
+    optimizer = torch.optim.AdamW(net.head.parameters())
+    crops = [[render_crop(rng, EASY) for _ in range(16)] for _ in range(30)]
     batches = [batch_of(samples, COUNTRY.alphabet) for samples in crops]
-    for step, batch in enumerate(4 * batches):
-        optimizer.param_groups[0]["lr"] = 3e-3 * (1 - step / (4 * len(batches)))
+    for step, batch in enumerate(3 * batches):
+        optimizer.param_groups[0]["lr"] = 5e-3 * (1 - step / (3 * len(batches)))
         logits, _ = reader(to_input(batch.images, "cpu"), torch.from_numpy(batch.lines))
         loss = text_loss(logits, batch)
         optimizer.zero_grad()
         loss.backward()
-        clip_grad_norm_(net.parameters(), 5.0)
+        torch.nn.utils.clip_grad_norm_(net.head.parameters(), 5.0)
         optimizer.step()
     return reader
 

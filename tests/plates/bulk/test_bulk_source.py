@@ -30,7 +30,8 @@ def problems(source):
     return [(one.photo, one.reason) for one in found if isinstance(one, Failure)]
 
 
-def test_a_source_is_a_folder_a_photo_or_a_pattern(tmp_path):
+def test_a_source_is_a_folder_a_photo_or_a_pattern(tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "_FIRST_PAUSE_S", 0.01)
     folder = archive(tmp_path / "gate [2]", 4)
     photos = sorted(map(str, folder.rglob("*.jpg")))
     assert names(photos[0]) == photos[:1]

@@ -18,7 +18,7 @@ class Handler(QuietHandler):
         request = SimpleNamespace(path=self.path, headers=self.headers, body=body, status=status)
         self.server.requests.append(request)
         elsewhere = self.server.url + "elsewhere"
-        wait = "2" if status == 429 else "Fri, 31 Dec 1999 23:59:59 GMT"
+        wait = {429: "2", 420: "3600"}.get(status, "Fri, 31 Dec 1999 23:59:59 GMT")
         self.begin(status, location=elsewhere, connection="close", retry_after=wait)
         with suppress(OSError):
             while self.server.open.is_set():

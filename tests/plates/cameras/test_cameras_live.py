@@ -20,7 +20,7 @@ TEXT, PATIENCE_S = "E333CT61", 60
 def camera(tmp_path_factory):
     """The URL of a stream in which a car crosses the picture repeatedly; a pass each time."""
     folder = tmp_path_factory.mktemp("rtsp")
-    write_stream(folder / "a.mp4", 8, cars=1, every_s=10.5)
+    write_stream(folder / "a.mp4", 8, cars=1, every_s=8)
     with rtsp_server(folder) as port:
         yield f"rtsp://viewer:secret@127.0.0.1:{port}/a.mp4"
 

@@ -279,7 +279,7 @@ def test_a_car_parked_for_an_hour_is_one_pass_of_constant_memory():
 
     def script(second):
         traced.append(tracemalloc.get_traced_memory()[0])
-        return None if second % 12 else [seen(CAR, (400, 300))]  # mostly no motion
+        return None if second % 30 else [seen(CAR, (400, 300))]  # mostly no motion
 
     tracemalloc.start()
     events = run(passes_of(), script, times=range(3600))
