@@ -123,10 +123,19 @@ def test_an_event_is_sent_once_though_the_database_is_away(store, receiver, monk
     assert len(receiver.requests) == 1
 
 
-def test_all_addresses_are_tried_and_certificates_checked(store, receiver, tmp_path, monkeypatch):
+def test_all_addresses_of_a_host_are_tried_until_one_accepts(store, receiver, monkeypatch):
+    addresses = {"hub.local": ["::1", "127.0.0.1"]}
+    answer_names(monkeypatch, lambda host: addresses.get(host, [host]))
+    store.add(a_pass(), None, ["hook"])
+    with delivering(store, WEBHOOK | {"url": f"http://hub.local:{receiver.server_port}/"}):
+        wait_until(all_delivered(store, "hook"))
+    assert len(receiver.requests) == 1
+
+
+def test_certificates_are_checked_for_the_host_name(store, receiver, tmp_path, monkeypatch):
     certificate, key = make_certificate(tmp_path, "DNS:hub.example")
     receiver.speak_tls(certificate, key)
-    answer_names(monkeypatch, lambda host: ["::1", "127.0.0.1"] if "example" in host else [host])
+    answer_names(monkeypatch, lambda _: ["127.0.0.1"])
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     store.add(a_pass(), None, ["right", "wrong"])
     right = WEBHOOK | {"name": "right", "url": f"https://hub.example:{receiver.server_port}/right"}
@@ -134,7 +143,7 @@ def test_all_addresses_are_tried_and_certificates_checked(store, receiver, tmp_p
     with delivering(store, right, wrong):
         wait_until(all_delivered(store, "right"))
         wait_until(lambda: store.due("wrong", 1e10)[0].attempts)
-    assert [request.path for request in receiver.requests] == ["/right"]
+    assert {request.path for request in receiver.requests} == {"/right"}
     assert receiver.requests[0].headers["host"] == f"hub.example:{receiver.server_port}"
 
 
