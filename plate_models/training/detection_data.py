@@ -208,8 +208,7 @@ class WindowSampler:
         kind, lines = self._draw_kind(photo.lines[plate] == 1, rng), photo.lines.copy()
         image, quad, rows = paint_plate(image, photo.boxes[plate] * zoom, rng, kind)
         outlines[plate], lines[plate] = np.repeat(quad, 2, axis=0), len(rows)
-        others = photo.unclear * zoom, photo.mistaken * zoom
-        return TrainingPhoto(image, outlines, lines, *others)
+        return TrainingPhoto(image, outlines, lines, photo.unclear * zoom, photo.mistaken * zoom)
 
     def _draw_kind(self, long: bool, rng: Generator) -> str:
         """Draw `LATIN` or a kind of `DRAWN`: mostly `CAR` for one line, the others equally."""

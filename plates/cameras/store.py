@@ -207,11 +207,10 @@ class Store:
         pending = _deliveries.c
         event = _events.c.payload, _events.c.picture, _events.c.created
         query = sa.select(pending.seq, pending.target, pending.attempts, *event)
-        query = query.join(_events, _of_event)
-        query = query.where(pending.target == target, pending.next_at <= now)
+        query = query.join(_events, _of_event).order_by(pending.next_at, pending.seq)
+        query = query.where(pending.target == target, pending.next_at <= now).limit(most)
         with self._transaction() as connection:
-            rows = connection.execute(query.order_by(pending.next_at, pending.seq).limit(most))
-            return [Delivery(*row) for row in rows]
+            return [Delivery(*row) for row in connection.execute(query)]
 
     def delivered(self, delivery: Delivery) -> None:
         """Remove a delivery; if it was a retry, the target is back: retry its other events now."""

@@ -166,6 +166,27 @@ def test_a_slow_target_does_not_delay_others(store, receiver, tmp_path, monkeypa
     assert ids == [f"0199-{number}" for number in range(5)]
 
 
+def test_new_events_precede_waiting_ones_which_follow_without_pauses(store, monkeypatch):
+    monkeypatch.setattr("plates.cameras.delivery._POLL_S", 1)
+    stop, sent, began = threading.Event(), [], time.monotonic()
+
+    def send(delivery, _):
+        sent.append(delivery.seq)
+        if len(sent) == 1:
+            store.add(a_pass(21), None, ["gate"])
+
+    for number in range(20):
+        store.add(a_pass(number), None, ["gate"])
+    for delivery in store.due("gate", 0):
+        store.failed(delivery, time.time() - 10)
+    thread = threading.Thread(target=deliver, args=(store, {"gate": send}, stop))
+    thread.start()
+    wait_until(lambda: len(sent) == 21)
+    stop.set()
+    thread.join()
+    assert sent == [1, 21, *range(2, 21)] and time.monotonic() - began < 15
+
+
 @pytest.mark.parametrize("part", [b"X", b"HTTP/1.1 103 Early Hints\r\n\r\n"])
 def test_an_answer_whose_head_never_ends_is_given_up(store, caplog, monkeypatch, part):
     monkeypatch.setattr("plates.cameras.delivery._ANSWER_S", 1)
