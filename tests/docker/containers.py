@@ -76,16 +76,13 @@ def copies(steps):
 
 
 def is_ignored(path):
-    """Whether .dockerignore, which begins with `*`, excludes a path from the build context."""
-    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
-    _, *patterns = [line for line in lines if line and not line.startswith("#")]
-    let_in = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
-    left_out = [pattern for pattern in patterns if not pattern.startswith("!")]
-
-    def matches(pattern):
-        return fnmatch(path, pattern) or fnmatch(path, f"{pattern}/*")
-
-    return not any(map(matches, let_in)) or any(map(matches, left_out))
+    """Whether .dockerignore excludes a path from the build context: its last match decides."""
+    ignored = False
+    for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines():
+        pattern = line.removeprefix("!")
+        if fnmatch(path, pattern) or fnmatch(path, f"{pattern}/*"):
+            ignored = pattern == line
+    return ignored
 
 
 def copy_sources(steps, staging):
