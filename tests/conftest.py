@@ -16,15 +16,16 @@ import tempfile
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
+from subprocess import CompletedProcess
 from types import SimpleNamespace
 
-import fake_triton
 import httpx
 import pytest
 from camera_events import store_of
-from fake_triton import FakeTriton
+from fake_triton import FakeTriton, outputs
 from support import ELSEWHERE, running_gateway, running_triton
 
+from plates.cli import main as cli
 from plates.serving.running import running_service
 
 
@@ -87,7 +88,7 @@ def fake_of_module():
 @pytest.fixture
 def fake(fake_of_module):
     """A fake Triton that answers with two plates, until a test sets another `reply`."""
-    fake_of_module.reply = lambda _: fake_triton.outputs()
+    fake_of_module.reply = lambda _: outputs()
     fake_of_module.photos.clear()
     fake_of_module.cancelled = threading.Semaphore(0)
     return fake_of_module
@@ -124,3 +125,18 @@ def no_tracebacks(caplog):
     # Here caplog.records are those of the teardown, during which the gateways stop.
     records = caplog.get_records("call") + caplog.records
     assert not [record for record in records if record.levelno >= logging.ERROR]
+
+
+@pytest.fixture
+def run(capsys):
+    """Run a command in the tests' process; return its exit status, stdout and stderr."""
+
+    def run(*words):
+        try:
+            status = cli.main([str(word) for word in words])
+        except SystemExit as done:  # raised by argparse
+            status = int(done.code or 0)
+        shown = capsys.readouterr()
+        return CompletedProcess(words, status, shown.out, shown.err)
+
+    return run

@@ -8,19 +8,9 @@ from types import SimpleNamespace
 import httpx
 import pytest
 from fake_triton import FakeTriton
-from gateway_support import (
-    ALPR,
-    BATCH,
-    HANG_S,
-    HOST,
-    READER,
-    assert_dialect_error,
-    assert_refused,
-    connect,
-    everything,
-    post_routes,
-)
+from gateway_support import ALPR, BATCH, READER, assert_dialect_error, post_routes
 from pydantic import ValidationError
+from raw_http import HANG_S, HOST, assert_refused, connect, everything
 from support import PHOTO, assert_problem, make_certificate, number, post_raw, running_gateway
 
 from api.edge.access import _by_address

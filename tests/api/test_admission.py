@@ -10,8 +10,9 @@ import cv2
 import numpy as np
 import pytest
 from fake_triton import Holding, outputs, sleeping
-from gateway_support import HANG_S, assert_refused, begin_upload, everything, full_gateway
+from gateway_support import full_gateway
 from photo_files import encode
+from raw_http import HANG_S, assert_refused, begin_upload, everything
 from support import PHOTO, SCENE, assert_problem, number, post_raw, running_gateway, wait_until
 from tritonclient import grpc as triton_grpc
 from tritonclient.utils import InferenceServerException

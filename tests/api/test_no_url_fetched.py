@@ -3,7 +3,8 @@
 import socket
 
 import pytest
-from gateway_support import answer_to, post_routes, status_of
+from gateway_support import post_routes
+from raw_http import answer_to, status_of
 from support import PHOTO
 
 FIELDS = ("upload_url", "url", "image", "images", "upload", "file", "config", "regions", "callback")

@@ -10,9 +10,9 @@ from unittest.mock import Mock
 import grpc
 import pytest
 from fake_triton import refusing
-from gateway_support import answer_to
 from photo_files import BAD
 from prometheus_client.parser import text_string_to_metric_families
+from raw_http import answer_to
 from small_server import Reply, small_server
 from support import PHOTO, SCENE, SCENE_TEXT, number, post_form, post_raw, running_gateway
 

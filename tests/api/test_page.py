@@ -8,12 +8,11 @@ import time
 from contextlib import contextmanager
 
 import cv2
-import fake_triton
 import grpc
 import numpy as np
 import pytest
 from camera_events import a_pass
-from fake_triton import Holding, refusing
+from fake_triton import Holding, outputs, refusing
 from page_driver import ActionChains, Keys, needs_browser, sample, visiting
 from support import PHOTO, running_gateway
 
@@ -105,7 +104,7 @@ def test_the_page_can_retry_at_a_busy_server_only_after_a_countdown(page, fake):
         assert page.run(button)
         assert page.text("#problem-actions").startswith("Try again in")
         page.wait_for(lambda: not page.run(button), "the end of the countdown")
-        fake.reply = lambda _: fake_triton.outputs()
+        fake.reply = lambda _: outputs()
         page.click("#problem-actions button")
         assert [plate["text"] for plate in page.answer("photo.jpg")["plates"]] == ["B840CK197", ""]
         assert not page.text("#problem-words")
@@ -125,7 +124,7 @@ def test_the_page_shows_plates_or_says_that_there_are_none(page, fake):
     drag.move_by_offset(80, 50).send_keys(Keys.ESCAPE).move_by_offset(9, 9).release().perform()
     assert page.text("#status").startswith("2 plates found")
     assert not page.run("return document.querySelectorAll('#drawing .region').length")
-    fake.reply = lambda _: fake_triton.outputs(0)
+    fake.reply = lambda _: outputs(0)
     page.give("drop", PHOTO, "empty.jpg")
     assert page.answer("empty.jpg")["plates"] == []
     assert page.text("#status") == "No plates found."
@@ -140,7 +139,7 @@ def test_the_page_shows_plates_or_says_that_there_are_none(page, fake):
 
 
 def test_texts_in_an_answer_never_become_markup(page, fake):
-    reply = fake_triton.outputs(1)
+    reply = outputs(1)
     reply["texts"] = np.array([[EVIL]], object)
     reply["candidates"] = np.array([[EVIL, "", "", "", ""]], object)
     fake.reply = lambda _: reply

@@ -4,11 +4,10 @@ import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import fake_triton
 import grpc
 import httpx
 import pytest
-from fake_triton import Holding, Refusal, refusing, sleeping
+from fake_triton import Holding, Refusal, outputs, refusing, sleeping
 from gateway_support import ALPR, BATCH
 from pydantic import ValidationError
 from support import PHOTO, assert_problem, post_form, post_raw, running_gateway, wait_until
@@ -151,7 +150,7 @@ def test_answers_belong_to_their_photos_and_one_failure_fails_no_other(client, f
         time.sleep(0.1 - 0.02 * photo[-1])
         if photo[-1] == 3:
             raise Refusal(grpc.StatusCode.INTERNAL, "Traceback: /srv/model.py")
-        return fake_triton.outputs(photo[-1])
+        return outputs(photo[-1])
 
     fake.reply = reply
     response = post(client, *numbered(4), PHOTO + bytes(100_001))
@@ -213,7 +212,7 @@ def test_a_batch_takes_half_the_places_and_is_refused_if_none_is_free(client, fa
 @pytest.mark.settings(request_timeout_s=2)
 def test_the_photos_of_a_batch_have_one_deadline(client, fake):
     later = sleeping(4)
-    fake.reply = lambda photo: fake_triton.outputs() if photo == PHOTO else later(photo)
+    fake.reply = lambda photo: outputs() if photo == PHOTO else later(photo)
     first, *others = statuses_of(post(client, PHOTO, *numbered(6)))
     assert first == 200 and set(others) <= {429, 504}
 

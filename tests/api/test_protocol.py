@@ -10,7 +10,8 @@ import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from gateway_support import (
+from gateway_support import full_gateway
+from raw_http import (
     ALIVE,
     HANG_S,
     HOST,
@@ -21,7 +22,6 @@ from gateway_support import (
     begin_upload,
     connect,
     everything,
-    full_gateway,
     status_of,
 )
 from support import PHOTO, number, post_raw, running_gateway, wait_until

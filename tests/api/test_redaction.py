@@ -5,10 +5,9 @@ import io
 from concurrent.futures import ThreadPoolExecutor
 
 import cv2
-import fake_triton
 import numpy as np
 import pytest
-from fake_triton import Holding
+from fake_triton import Holding, outputs
 from photo_files import encode, exif
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
@@ -83,7 +82,7 @@ def test_a_redacted_photo_is_a_jpeg_unless_it_was_a_png(client, file_format):
 
 
 def test_a_photo_too_long_for_a_jpeg_becomes_a_png(client, fake):
-    fake.reply = lambda _: fake_triton.outputs(0)
+    fake.reply = lambda _: outputs(0)
     before = np.full((8, 65_501, 3), 200, np.uint8)
     response = redact(client, encode(before, "BMP"))
     assert response.headers["content-type"] == "image/png"

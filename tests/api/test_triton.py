@@ -5,14 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 
-import fake_triton
 import grpc
 import httpx
 import numpy as np
 import pytest
-from fake_triton import FakeTriton, Holding, refusing, sleeping
-from gateway_support import ALPR, BATCH, HANG_S, READER, assert_dialect_error
+from fake_triton import FakeTriton, Holding, outputs, refusing, sleeping
+from gateway_support import ALPR, BATCH, READER, assert_dialect_error
 from pydantic import ValidationError
+from raw_http import HANG_S
 from support import PHOTO, STATUS, assert_problem, number, post_raw, running_gateway, wait_until
 
 from api.errors import PHOTO_PROBLEMS
@@ -75,7 +75,7 @@ def test_failures_of_triton_are_problems_without_internals(client, fake, code, m
     ],
 )
 def test_malformed_answers_of_triton_get_502(client, fake, broken):
-    arrays = {k: v for k, v in (fake_triton.outputs() | broken).items() if v is not None}
+    arrays = {k: v for k, v in (outputs() | broken).items() if v is not None}
     fake.reply = lambda _: arrays
     assert_problem(post_raw(client, PHOTO), 502, "recognizer-mismatch")
 
@@ -179,6 +179,6 @@ def test_a_photo_that_triton_fails_to_read_ends_the_proof_of_readiness(client, f
     assert client.get("/readyz").status_code == 200  # the last photo is still the proof
     assert post_raw(client, PHOTO).status_code == status
     assert_problem(client.get("/readyz"), 503, None)
-    fake.reply = lambda _: fake_triton.outputs()
+    fake.reply = lambda _: outputs()
     assert post_raw(client, PHOTO).status_code == 200
     assert client.get("/readyz").status_code == 200

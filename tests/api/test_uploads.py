@@ -10,20 +10,9 @@ from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
-from gateway_support import (
-    BATCH,
-    MULTIPART,
-    UPLOAD,
-    assert_dialect_error,
-    assert_refused,
-    begin_upload,
-    connect,
-    everything,
-    form,
-    part,
-    send,
-)
+from gateway_support import BATCH, MULTIPART, assert_dialect_error, form, part, send
 from photo_files import GOOD
+from raw_http import UPLOAD, assert_refused, begin_upload, connect, everything
 from starlette.requests import Request
 from support import PHOTO, assert_problem, number, post_form, post_raw, running_gateway, wait_until
 

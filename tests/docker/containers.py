@@ -23,7 +23,7 @@ import httpx
 from compose_files import read_copy
 from dockerfile_parse import DockerfileParser
 from pandas import Timedelta
-from support import ROOT, SAMPLES, read_samples
+from support import ROOT, SCENE, SCENE_TEXT
 
 from plate_models.process import die_with_parent
 
@@ -76,30 +76,26 @@ def copies(steps):
 
 
 def is_ignored(path):
-    """Whether .dockerignore, which begins with `*`, excludes a path from the build context."""
-    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
-    _, *patterns = [line for line in lines if line and not line.startswith("#")]
-    let_in = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
-    left_out = [pattern for pattern in patterns if not pattern.startswith("!")]
-
-    def matches(pattern):
-        return fnmatch(path, pattern) or fnmatch(path, f"{pattern}/*")
-
-    return not any(map(matches, let_in)) or any(map(matches, left_out))
+    """Whether .dockerignore excludes a path from the build context: its last match decides."""
+    ignored = False
+    for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines():
+        pattern = line.removeprefix("!")
+        if fnmatch(path, pattern) or fnmatch(path, f"{pattern}/*"):
+            ignored = pattern == line
+    return ignored
 
 
 def copy_sources(steps, staging):
     """Carry out the COPY instructions in a folder that stands for HOME."""
     for sources, target in copies(steps):
         for source in (ROOT / source for source in sources):
-            if source.is_file():
-                files = {source: Path(target, source.name if target.endswith("/") else "")}
-            else:
-                files = {file: Path(target, file.relative_to(source)) for file in source.rglob("*")}
-            for file, place in files.items():
+            # Of a folder its content is copied, not the folder.
+            base = source.parent if source.is_file() and target.endswith("/") else source
+            for file in (source, *source.rglob("*")):
                 if file.is_file() and not is_ignored(str(file.relative_to(ROOT))):
-                    (staging / place).parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy2(file, staging / place)
+                    place = staging / target / file.relative_to(base)
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(file, place)
 
 
 class Machine:
@@ -182,13 +178,10 @@ class Machine:
             process.kill()
 
     def reads_a_sample(self):
-        """Whether the published gateway reads all plates of a sample."""
-        name, plates = next(iter(read_samples().items()))
-        url = f"http://127.0.0.1:{self.ports['8080']}/v1/plates"
-        photo = {"image": (name, (SAMPLES / name).read_bytes())}
-        answer = httpx.post(url, files=photo, timeout=30).raise_for_status().json()
-        texts = sorted(plate["text"] for plate in answer["plates"] if plate["text"])
-        return texts == sorted(plate.text for plate in plates)
+        """Whether the published gateway reads the only plate of a sample."""
+        url, photo = f"http://127.0.0.1:{self.ports['8080']}/v1/plates", SCENE.read_bytes()
+        answer = httpx.post(url, files={"image": photo}, timeout=30).raise_for_status().json()
+        return [plate["text"] for plate in answer["plates"] if plate["text"]] == [SCENE_TEXT]
 
 
 def seconds(text):

@@ -23,7 +23,6 @@ from api.main import create_app
 from api.settings import Settings
 from plate_models.cores import photos_at_once
 from plates.cli import health
-from plates.cli import main as cli
 from plates.cli.config import check as check_settings
 from plates.serving import child, triton
 
@@ -92,7 +91,7 @@ def render(folder):
 
 
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
-def test_kubectl_renders_the_committed_objects_and_the_overlay_in_the_readme(tmp_path):
+def test_kubectl_renders_the_committed_objects_and_the_overlay_in_the_readme(tmp_path, run):
     for overlay in OVERLAYS:
         assert render(FOLDER / "overlays" / overlay).objects == cluster_of(overlay).objects
     shutil.copytree(FOLDER, tmp_path / "docker" / "kubernetes")
@@ -101,7 +100,7 @@ def test_kubectl_renders_the_committed_objects_and_the_overlay_in_the_readme(tmp
     (components,) = re.findall(r"^`(components: \[.*\])`", readme, re.MULTILINE)
     files = {"kustomization.yaml": "\n".join([*blocks, components]).encode()}
     own = write_files(tmp_path / "my-cluster", files | {"settings.env": b"PLATES_RATE_LIMIT=5\n"})
-    assert cli.main(["config", "check", str(own / "settings.env")]) == 0
+    assert run("config", "check", own / "settings.env").returncode == 0
     cluster = render(own)
     for item in cluster.objects:
         kubernetes_validate.validate(item, VERSIONS[-1], strict=True)

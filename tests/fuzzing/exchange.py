@@ -14,14 +14,9 @@ ANSWER_S = 45.0
 _MAX_ANSWER_BYTES = 64 * 2**20
 
 PLATES = "/v1/plates"
+_DIALECTS = (READER, "/v1/plate-reader", ALPR, "/v1/image/alpr")
 # Route to the form field of the photo.
-SINGLE = {
-    PLATES: "image",
-    READER: "upload",
-    "/v1/plate-reader": "upload",
-    ALPR: "upload",
-    "/v1/image/alpr": "upload",
-}
+SINGLE = {PLATES: "image", **dict.fromkeys(_DIALECTS, "upload")}
 PHOTO_FIELDS = SINGLE | {BATCH: "image"}
 
 

@@ -16,11 +16,10 @@ from plate_models.engines.nets import ensure_exported
 from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5
-from plate_models.spec import Specs, spec_from_json
 
 MODELS = tuple(contract.GRAPHS)
 # Another alphabet and smaller canvases than the served ones: an export handles any.
-SMALL = Specs(
+SMALL = spec.Specs(
     detector=spec.DetectorSpec(canvases_hw=((96, 160), (96, 96), (160, 96))),
     recognizer=spec.RecognizerSpec(alphabet="01ÄÖ", countries=("ru",)),
 )
@@ -81,7 +80,7 @@ def test_a_release_consists_of_artifacts_a_golden_photo_and_a_manifest(exported,
     assert manifest["weights"] == release.check_manifest(released)
     assert manifest["artifacts"].keys() == artifacts
     assert manifest["golden"] == [], "untrained weights read nothing"
-    assert spec_from_json(Specs, manifest["specs"], "specs") == SMALL
+    assert spec.spec_from_json(spec.Specs, manifest["specs"], "specs") == SMALL
     # A traced graph must not contain a device: with "cpu" in it, it would not run on a GPU.
     with pytest.warns(DeprecationWarning, match="load"):
         graphs = [torch.jit.load(exported / model / "1" / "model.pt") for model in MODELS]

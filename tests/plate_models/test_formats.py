@@ -3,8 +3,7 @@
 import pytest
 from spelled import BLUE, RED, WHITE
 
-from plate_models import formats
-from plate_models.formats import grammar_of, reading_of
+from plate_models.formats import available_countries, grammar_of, reading_of
 from plate_models.recognition.grammar import GROUNDS, Evidence, Region
 from plate_models.spec import RECOGNIZER
 
@@ -126,8 +125,8 @@ def test_aspect_ratio_and_band_distinguish_formats_with_the_same_pattern():
 
 
 def test_the_recognizers_alphabet_and_length_suffice_for_every_country():
-    assert set(RECOGNIZER.countries) == set(formats.available_countries())
-    for country in map(grammar_of, formats.available_countries()):
+    assert set(RECOGNIZER.countries) == set(available_countries())
+    for country in map(grammar_of, available_countries()):
         assert set(country.alphabet) <= set(RECOGNIZER.alphabet)
         lengths = {len(places) for form in country.formats for places, _ in form.spellings}
         assert max(lengths) <= RECOGNIZER.max_text_length

@@ -45,14 +45,13 @@ def test_bad_files_are_refused_with_a_slug_and_a_sentence(name):
 DEEP_GREY = np.repeat(np.uint16([[200 * 257], [0]]), 10, axis=0).repeat(30, axis=1)
 DEEP_BGRA = rgba(0)[..., [2, 1, 0, 3]].astype(np.uint16) * 257
 WHITE, GREYS = (255,) * 3, ((200,) * 3, (200,) * 3, (0,) * 3)
-FLAT = np.full((20, 30, 3), 90, np.uint8)
+WHITES = (WHITE,) * 3
+FLAT, BLACK = np.full((20, 30, 3), 90, np.uint8), np.zeros((20, 30, 3), np.uint8)
 HALF_GREEN = (RED, tuple(c * 128 / 255 + 127 for c in GREEN), BLUE)
 # Name to file, and its colours in the upper left, upper right and lower left quarter.
 COLOURS = {
-    **{
-        f"16-bit grey {suffix}": (cv2.imencode(suffix, DEEP_GREY)[1].tobytes(), GREYS)
-        for suffix in (".png", ".tiff")
-    },
+    "16-bit grey .png": (cv2.imencode(".png", DEEP_GREY)[1].tobytes(), GREYS),
+    "16-bit grey .tiff": (cv2.imencode(".tiff", DEEP_GREY)[1].tobytes(), GREYS),
     **{
         f"{kind} of alpha 128": (encode(rgba(128), kind, "RGBA", **FAITHFUL[kind]), HALF_GREEN)
         for kind in ("PNG", "WEBP", "TIFF")
@@ -60,13 +59,8 @@ COLOURS = {
     "grey jpeg": (encode(FLAT, "JPEG", "L"), ((90,) * 3,) * 3),
     "heic of alpha 128": (heic_files.FILES["transparent"], HALF_GREEN),
     "deep transparent png": (cv2.imencode(".png", DEEP_BGRA)[1].tobytes(), (RED, WHITE, BLUE)),
-    **{
-        f"png of mode {mode} with a transparent colour": (
-            encode(FLAT * 0, "PNG", mode, transparency=0),
-            (WHITE,) * 3,
-        )
-        for mode in ("L", "P")
-    },
+    "png of mode L with a transparent colour": (encode(BLACK, "PNG", "L", transparency=0), WHITES),
+    "png of mode P with a transparent colour": (encode(BLACK, "PNG", "P", transparency=0), WHITES),
 }
 
 

@@ -1,6 +1,7 @@
 """read_plates with fake nets: which boxes are read how, and which plates are returned."""
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import cv2
 import numpy as np
@@ -294,8 +295,7 @@ def test_an_uncertain_plate_is_read_from_shifted_crops_too(first, still, text, b
 
     def recognize_again(plates):
         seen.append(plates)
-        answer = first if len(seen) == 1 else uncertain(0.1)
-        return np.stack([answer] * len(plates))
+        return recognizer_of(first if len(seen) == 1 else uncertain(0.1))(plates)
 
     photo = np.random.default_rng(1).integers(0, 255, PHOTO.shape).astype(np.uint8)
     config = PipelineConfig(still=still)
@@ -310,13 +310,9 @@ def test_at_most_four_uncertain_plates_with_motion_blur_are_deblurred():
     photo = np.random.default_rng(1).integers(0, 255, PHOTO.shape).astype(np.uint8)
     photo[210:] = cv2.blur(photo[210:], (15, 1))
     rows = [[100.0, 45 * i, 220.0, 45 * i + 24, 0.9 - 0.01 * i, 0.0] for i in range(1, 10)]
-    batches = []
-
-    def recognize_with_doubt(plates):
-        batches.append(len(plates))
-        return np.stack([uncertain(0.6)] * len(plates))
-
+    recognize_with_doubt = Mock(side_effect=recognizer_of(uncertain(0.6)))
     read_plates(photo, detector_of(*rows), rectify, recognize_with_doubt)
+    batches = [len(plates) for (plates,), _ in recognize_with_doubt.call_args_list]
     # Four plates are sharp; four of the five blurred ones are tried: 17 lengths, then 4 rotations.
     assert batches[-8:] == [17, 4] * 4 and batches.count(17) == 4
 

@@ -19,7 +19,6 @@ from plate_models.training.crop_cache import batch_of
 from plate_models.training.recognizer import Reader, text_loss, to_input
 from plate_models.training.synthetic import kinds
 from plate_models.training.synthetic.crops import CropStyle, render_crop
-from plate_models.training.synthetic.kinds import kinds_of, sample_text
 from plate_models.training.synthetic.photo import PhotoStyle
 from plate_models.training.synthetic.plates import PlateStyle
 from plate_models.training.synthetic.scenes import paint_plate
@@ -150,12 +149,12 @@ region = { centres = [1, 2, 3, 4, 5, 6, 7], foot = 9 }
 def write_and_load_kinds(folder, source, monkeypatch):
     (folder / "yy.toml").write_text(source, encoding="utf-8")
     monkeypatch.setattr(countries, "COUNTRIES", folder)
-    return kinds_of.__wrapped__("yy")
+    return kinds.kinds_of.__wrapped__("yy")
 
 
 def test_the_weights_first_country_is_drawn_with_the_common_outlines(monkeypatch):
     monkeypatch.setattr(kinds, "RECOGNIZER", SPECS.recognizer)
-    assert kinds_of.__wrapped__("xx").keys() == {"xx.car", "xx.moped"}
+    assert kinds.kinds_of.__wrapped__("xx").keys() == {"xx.car", "xx.moped"}
 
 
 def test_a_plate_set_in_a_typeface_needs_only_sizes_and_typefaces(tmp_path, monkeypatch):
@@ -164,7 +163,7 @@ def test_a_plate_set_in_a_typeface_needs_only_sizes_and_typefaces(tmp_path, monk
     assert kind.rows("LRZ1220") == ("LR Z12", "20") and kind.smallest_mm == (200, 100)
     monkeypatch.setattr(kinds, "kind_named", lambda _: kind)
     rng = np.random.default_rng(0)
-    drawn = {sample_text(rng, "yy.cart") for _ in range(60)}
+    drawn = {kinds.sample_text(rng, "yy.cart") for _ in range(60)}
     assert all(re.fullmatch("[LR]{2}Z(?!00)[012]{2}(?!00)[012]{2}", text) for text in drawn)
     assert len(drawn) > 20
 

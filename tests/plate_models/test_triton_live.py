@@ -109,8 +109,7 @@ def test_the_gpu_profile_answers_like_the_cpu_profile(triton, tmp_path):
         triton_grpc.InferenceServerClient(torchscript.grpc_url) as gpu_client,
         triton_grpc.InferenceServerClient(triton.grpc_url) as cpu_client,
     ):
-        clients = gpu_client, cpu_client
-        gpu, cpu = (infer((triton_grpc, each), "image", FILE) for each in clients)
+        gpu, cpu = (infer((triton_grpc, each), "image", FILE) for each in (gpu_client, cpu_client))
     assert decoded(gpu.as_numpy("texts")) == TEXTS
     np.testing.assert_array_equal(gpu.as_numpy("texts"), cpu.as_numpy("texts"))
     for name, off in (("coordinates", 0.5), ("quads", 0.5), ("text_scores", 0.02), ("crops", 12)):

@@ -20,7 +20,6 @@ from plate_models.training.evaluation import sets
 from plate_models.training.evaluation.scoreboard import score_photo
 from plate_models.training.synthetic.kinds import CAR, KINDS
 from plate_models.training.worker_pool import map_ahead
-from plates.cli import main as cli
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -99,18 +98,18 @@ def test_each_fault_counts_in_its_own_column(monkeypatch):
     assert hits & names == {"found, IoU 0.5", "format"}
 
 
-def test_eval_scores_the_benchmark_without_any_data(tmp_path, monkeypatch, capsys):
+def test_eval_scores_the_benchmark_without_any_data(tmp_path, monkeypatch, run):
     monkeypatch.delenv("PLATES_DATA", raising=False)
     monkeypatch.setattr(sets, "BENCHMARK_KINDS", (CAR, "ru.taxi"))
     kept = tmp_path / "kept.json"
     parts = ["--rendered", "--per-type", "1", "--video", "--clips", "1", "--workers", "0"]
-    assert cli.main(["eval", *parts, "--json", str(kept)]) == 0
-    shown = capsys.readouterr().out
+    done = run("eval", *parts, "--json", kept)
+    assert done.returncode == 0
     rows = json.loads(kept.read_text(encoding="utf-8"))["rows"]
     ends = ("", ", grey", ", red alone", ", night", ", codec")
     names = [f"rendered {kind}{end}" for kind in (CAR, "ru.taxi") for end in ends]
     assert {*names, "rendered video, Russian"} == rows.keys()
-    assert all(f"\n{name} " in shown for name in rows)
+    assert all(f"\n{name} " in done.stdout for name in rows)
     plain = [rows[f"rendered {kind}"]["plates"] for kind in (CAR, "ru.taxi")]
     assert all(plate["verdicts"]["read right, end to end"] for (plate,) in plain)
     assert len(rows["rendered video, Russian"]["plates"]) > 4

@@ -17,7 +17,6 @@ from plate_models.recognition.calibration import LOGIT_LIMIT, UNCALIBRATED, Cali
 from plate_models.release import CALIBRATION, WEIGHTS_DIR, check_manifest, write_manifest
 from plate_models.training import calibration as calibrating
 from plate_models.training.calibration import isotonic, with_thresholds
-from plates.cli import main as cli
 
 
 def test_crops_are_of_legible_size_and_read_as_served():
@@ -33,7 +32,7 @@ def test_crops_are_of_legible_size_and_read_as_served():
     assert doubtful.candidates[0][0] == crops[surest].text
 
 
-def test_weights_calibrated_for_others_can_be_calibrated(tmp_path, capsys, monkeypatch):
+def test_weights_calibrated_for_others_can_be_calibrated(tmp_path, run, monkeypatch):
     load_nets()  # exports the released weights if they are not exported yet
     # Exporting equal weights again takes longer.
     monkeypatch.setattr(
@@ -46,9 +45,9 @@ def test_weights_calibrated_for_others_can_be_calibrated(tmp_path, capsys, monke
     (weights / CALIBRATION).write_text(others.to_json())
     write_manifest(weights)
     words = f"--weights {weights} --out {out} --crops 10 --workers 1 --release --seed 7".split()
-    assert cli.main(["calibrate", *words]) == 0
-    printed = capsys.readouterr().out
-    assert "as read" in printed and "readable from" in printed
+    done = run("calibrate", *words)
+    assert done.returncode == 0
+    assert "as read" in done.stdout and "readable from" in done.stdout
     released = Calibration.from_json((weights / CALIBRATION).read_text())
     digest = hashlib.sha256((weights / "recognizer.safetensors").read_bytes()).hexdigest()
     assert released.measured_with["recognizer"] == digest
@@ -64,16 +63,17 @@ def test_weights_calibrated_for_others_can_be_calibrated(tmp_path, capsys, monke
     assert not {*measured.text.dropna()} & {*fit.text.dropna()}
 
 
-def test_a_home_country_without_plates_to_render_is_an_error(tmp_path, monkeypatch, capsys):
+def test_a_home_country_without_plates_to_render_is_an_error(tmp_path, monkeypatch, run):
     monkeypatch.setattr(calibrating, "CALIBRATION_SHARES", (("sk.car", 1.0),))
-    assert cli.main(f"calibrate --crops 10 --out {tmp_path}".split()) == 1
-    assert "ru.toml: no plates to render: give a format [formats.plate]" in capsys.readouterr().err
+    done = run("calibrate", "--crops", 10, "--out", tmp_path)
+    assert done.returncode == 1
+    assert "ru.toml: no plates to render: give a format [formats.plate]" in done.stderr
 
 
-def test_a_stopped_calibration_leaves_no_temporary_files(tmp_path, monkeypatch):
+def test_a_stopped_calibration_leaves_no_temporary_files(tmp_path, run, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(calibrating, "ensure_exported", lambda *_: signal.raise_signal(15))
-    assert cli.main(["calibrate", "--out", str(tmp_path / "out")]) == 128 + signal.SIGTERM
+    assert run("calibrate", "--out", tmp_path / "out").returncode == 128 + signal.SIGTERM
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 

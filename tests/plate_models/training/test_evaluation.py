@@ -17,7 +17,6 @@ from plate_models.recognition.decoding import Reading
 from plate_models.training.evaluation import scoreboard, sets
 from plate_models.training.evaluation.comparison import compare, load_report
 from plate_models.training.evaluation.scoreboard import READ, Answer, PlateResult, Scoreboard, score
-from plate_models.training.evaluation.sets import RECIPES, move_box
 from plate_models.training.labels import LabelledPlate
 
 BOX = (10.0, 20.0, 110.0, 45.0)
@@ -155,14 +154,14 @@ def test_comparison_lists_wins_and_losses_of_each_metric(tmp_path):
 def test_recipes_move_boxes_like_the_pixels():
     image = np.zeros((120, 201, 3), np.uint8)
     image[40:60, 50:110] = (200, 150, 100)
-    for name, recipe in RECIPES.items():
+    for name, recipe in sets.RECIPES.items():
         worse, view = recipe(image)
         assert worse.dtype == np.uint8 and worse.ndim == 3 and not (image[0, 0]).any(), name
         rows, columns = np.nonzero(worse.max(axis=2) > 20)
         seen = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
         # Blur, JPEG and interlacing widen the rectangle by some pixels.
-        assert np.abs(np.subtract(seen, move_box((50, 40, 110, 60), view))).max() <= 6, name
-    grey, red = (RECIPES[name](image)[0][50, 80] for name in ("grey", "red alone"))
+        assert np.abs(np.subtract(seen, sets.move_box((50, 40, 110, 60), view))).max() <= 6, name
+    grey, red = (sets.RECIPES[name](image)[0][50, 80] for name in ("grey", "red alone"))
     assert len({*grey.tolist()}) == 1 and red.tolist() == [200] * 3
 
 
@@ -174,8 +173,8 @@ def test_a_straight_box_around_a_turned_plate_counts_as_found(tmp_path):
     for photo in turned:
         assert photo.recipe
         _, view = photo.recipe(np.zeros((1000, 1000, 3), np.uint8))
-        label = move_box(straight, np.linalg.inv(view))
-        assert box_iou_xyxy([move_box(label, view)], [straight]).item() >= photo.least_iou
+        label = sets.move_box(straight, np.linalg.inv(view))
+        assert box_iou_xyxy([sets.move_box(label, view)], [straight]).item() >= photo.least_iou
 
 
 def test_each_detected_plate_is_matched_to_one_label():

@@ -17,7 +17,6 @@ from plate_models.nets.yolov5 import YOLOv5
 from plate_models.spec import RECOGNIZER, DetectorSpec, RecognizerSpec, SpecError
 from plate_models.training import checkpoints
 from plate_models.training.importing import import_recognizer, import_yolov5, spec_of
-from plates.cli import main as cli
 
 STEM, ANCHORS, HEAD = "model.0.conv.weight", "model.24.anchors", "model.24.m.0.weight"
 BLOCK = "model.4.cv1.conv.weight"
@@ -77,16 +76,15 @@ def renamed_state(net, prefix):  # with other prefixes than "model."
         (lambda net: net.float().fuse().state_dict(), torch.save),
     ],
 )
-def test_imported_detectors_compute_the_same_as_before(tmp_path, form, save, capsys, monkeypatch):
+def test_imported_detectors_compute_the_same_as_before(tmp_path, form, save, run, monkeypatch):
     # A process for each file would take longer; recognizers, below, are imported in one.
     monkeypatch.setattr(checkpoints, "within_limits", lambda function, *given: function(*given))
     net = make_net()
     save(form(copy.deepcopy(net).half()), tmp_path / "best.pt")
     detector = tmp_path / "mine" / "detector.safetensors"
-    words = ["import", "yolov5", str(tmp_path / "best.pt"), "--out", str(detector.parent)]
-    assert cli.main(words) == 0
-    said = capsys.readouterr().out
-    assert f"{detector}\n" in said and "plates weights" in said
+    done = run("import", "yolov5", tmp_path / "best.pt", "--out", detector.parent)
+    assert done.returncode == 0
+    assert f"{detector}\n" in done.stdout and "plates weights" in done.stdout
     for name in ("recognizer", "rectifier"):
         shutil.copy(release.WEIGHTS_DIR / f"{name}.safetensors", detector.parent)
     release.write_manifest(detector.parent)
@@ -150,13 +148,13 @@ def nets(tmp_path):
     return lprnet, stn
 
 
-def test_imported_recognizers_compute_the_same_as_before(tmp_path, nets, capsys):
-    out = tmp_path / "mine"
-    words = [str(tmp_path / "lprnet.pt"), str(tmp_path / "stn.pt"), "--alphabet", ALPHABET]
-    assert cli.main(["import", "recognizer", *words, "--out", str(out)]) == 0
+def test_imported_recognizers_compute_the_same_as_before(tmp_path, nets, run):
+    out, files = tmp_path / "mine", (tmp_path / "lprnet.pt", tmp_path / "stn.pt")
+    done = run("import", "recognizer", *files, "--alphabet", ALPHABET, "--out", out)
+    assert done.returncode == 0
+    assert "recognizer.safetensors" in done.stdout
     shutil.copy(release.WEIGHTS_DIR / "detector.safetensors", out)
-    assert cli.main(["weights", "--weights", str(out)]) == 0
-    assert "recognizer.safetensors" in capsys.readouterr().out
+    assert run("weights", "--weights", out).returncode == 0
     loaded = weights.load_modules(out)
     assert loaded.config.specs.recognizer.alphabet == ALPHABET
     crops = torch.rand(2, 3, 64, 160) * 2 - 1

@@ -4,7 +4,6 @@ import os
 
 import pytest
 
-from plates.cameras import lists
 from plates.cameras.lists import PlateList
 
 CAR, OTHER = "X556XM750", "B840CK197"
@@ -52,7 +51,7 @@ def test_a_list_follows_changes_of_its_file(tmp_path, monkeypatch, caplog):
     path.write_text(OTHER)
     os.utime(path, ns=(0, 0))
     assert residents.near([CAR, OTHER]) == {CAR}  # the file is not checked at each frame
-    monkeypatch.setattr(lists, "_LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr("plates.cameras.lists._LOOK_AGAIN_S", 0.0)
     assert residents.near([CAR, OTHER]) == {OTHER}
     path.unlink()
     assert residents.near([OTHER]) == {OTHER} and "stays" in caplog.text

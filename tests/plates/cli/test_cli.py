@@ -17,9 +17,7 @@ from plate_models import export
 from plate_models.engines import nets
 from plate_models.release import check_manifest
 from plate_models.training import recognizer
-from plate_models.training.recognizer import RecognizerTraining
 from plates.benchmarks import service as services
-from plates.cli import main
 
 
 def test_the_version_is_that_of_the_package_and_the_weights(run):
@@ -65,7 +63,7 @@ def trained(monkeypatch):
     """The configurations of trainings that were started; nothing is trained."""
     started = []
 
-    def train(config: RecognizerTraining):
+    def train(config: recognizer.RecognizerTraining):
         started.append(config)
 
     monkeypatch.setattr(recognizer, "train", train)
@@ -78,7 +76,7 @@ def test_training_options_are_the_fields_of_its_configuration(trained, run, tmp_
     words = ["--minutes", 0.5, "--batch-size", 8, "--folder", tmp_path / "run", "--release"]
     assert run("train", "recognizer", *words, tmp_path / "new" / "release").returncode == 0
     folders = {"folder": tmp_path / "run", "release": tmp_path / "new" / "release"}
-    assert trained == [RecognizerTraining(minutes=0.5, batch_size=8, **folders)]
+    assert trained == [recognizer.RecognizerTraining(minutes=0.5, batch_size=8, **folders)]
     # The folders are created before the training, so that errors don't show after hours.
     assert all(folder.is_dir() for folder in folders.values())
     (tmp_path / "file").write_text("")
@@ -154,11 +152,12 @@ def test_a_closed_stream_and_one_without_some_characters_are_no_errors():
         assert "No such" not in done.stdout
 
 
-def test_export_runs_unless_its_artifacts_are_current(monkeypatch, capsys):
+def test_export_runs_unless_its_artifacts_are_current(monkeypatch, run):
     monkeypatch.setattr(export, "export", lambda *_: [Path("made")])
     for current, said in ((True, "up to date"), (False, "made")):
         monkeypatch.setattr(nets, "is_current", lambda *_, current=current: current)
-        assert main.main(["export"]) == 0 and said in capsys.readouterr().out
+        done = run("export")
+        assert done.returncode == 0 and said in done.stdout
 
 
 def test_clips_are_watched_though_stdout_takes_only_ascii(tmp_path):

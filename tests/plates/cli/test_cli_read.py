@@ -117,14 +117,6 @@ def test_outputs_replace_only_earlier_outputs(tmp_path, run_stub):
         assert done.stderr == f"plates read: {photos[0]}: File exists\n"
 
 
-def make_terminal(monkeypatch):
-    """Make stderr a terminal; returns a buffer with its output."""
-    terminal = io.StringIO()
-    terminal.isatty = lambda: True
-    monkeypatch.setattr("sys.stderr", terminal)
-    return terminal
-
-
 def write_video(path, fps, numbers):
     """Write a video; each frame's number is its time stamp and its shade of grey."""
     with av.open(str(path), "w") as file:
@@ -149,9 +141,10 @@ def test_frames_of_videos_are_named_and_counted(run_stub, tmp_path, monkeypatch)
     stems = ("clip_000000", "clip_000005", "clip_000010", "clip_000015", "green_car")
     names = {f"{stem}{end}.jpg" for stem in stems for end in ("", "_plate1_A001AA77")}
     assert {path.name for path in (tmp_path / "out").iterdir()} == names
-    terminal = make_terminal(monkeypatch)
-    assert run_stub(*words).returncode == 0
-    assert "21/21" in terminal.getvalue()
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    done = run_stub(*words)
+    assert done.returncode == 0
+    assert "21/21" in done.stderr
 
 
 def test_frame_times_are_those_of_the_video_and_damage_is_reported(run_stub, tmp_path):
@@ -175,14 +168,12 @@ def test_a_photo_is_read_from_a_pipe(run_stub):
 
 def test_control_characters_in_file_names_are_escaped(tmp_path, run_stub, monkeypatch):
     write_files(tmp_path, {ODD: JPEG, f"x{ODD}": b"?", f"{ODD}.bin": b"?"})
-    terminal = make_terminal(monkeypatch)
-    table = run_stub("read", tmp_path, *[tmp_path / f"{n}.jpg" for n in range(5)]).stdout
-    bar = terminal.getvalue()
-    terminal = make_terminal(monkeypatch)
-    assert run_stub("read", tmp_path / ODD, "--annotate", tmp_path).returncode == 1
-    error = terminal.getvalue()
-    assert error.count("\n") == 1
-    for text in (table, bar, error):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    read = run_stub("read", tmp_path, *[tmp_path / f"{n}.jpg" for n in range(5)])
+    refused = run_stub("read", tmp_path / ODD, "--annotate", tmp_path)
+    assert refused.returncode == 1
+    assert refused.stderr.count("\n") == 1
+    for text in (read.stdout, read.stderr, refused.stderr):
         shown = set(text) - {"\n", "\r"}  # the progress bar returns to the line's start
         assert "a\\x1b[31m,\\r" in text and "\\x9bb\\u202e.jpg" in text
         assert all(character.isprintable() for character in shown)

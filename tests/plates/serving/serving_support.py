@@ -11,12 +11,7 @@ from plates.serving.installation import Installation
 
 def ticked_until(part, condition, seconds=30):
     """Call tick() of a part of the service until a condition is true."""
-
-    def tick():
-        part.tick()
-        return condition()
-
-    wait_until(tick, seconds)
+    wait_until(lambda: part.tick() or condition(), seconds)
 
 
 TEXT, BOX = "A123BC77", [10.0, 20.0, 110.0, 44.0]

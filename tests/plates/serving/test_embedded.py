@@ -17,7 +17,6 @@ from support import embedded_triton, is_alive, running_triton, wait_until, write
 
 from plates.serving import healing, supervisor, triton
 from plates.serving.errors import GaveUp, StartError
-from plates.serving.healing import TritonHealer
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
@@ -113,7 +112,7 @@ def test_a_server_restarts_on_the_same_ports_until_it_fails_too_often(models, mo
     monkeypatch.setattr(supervisor, "_FIRST_PAUSE_S", 0.0)
     monkeypatch.setattr(supervisor, "MAX_IN_A_ROW", 3)  # the fifth restart may still hang
     server = embedded_triton(models)
-    healer = TritonHealer(server)
+    healer = healing.TritonHealer(server)
 
     def restarts():
         return sum(healer.status.restarts.values())

@@ -16,7 +16,6 @@ from support import is_alive
 
 from api.status import Status, read_status
 from plates.serving import child, supervisor
-from plates.serving.child import Child
 from plates.serving.errors import GaveUp, StartError
 from plates.serving.supervisor import RestartBudget, Supervisor
 
@@ -67,7 +66,7 @@ for _ in range({signs}):
 @contextlib.contextmanager
 def child_process(signs, then, needed=True):  # gives so many signs of life, then runs `then`
     code = CODE.format(signs=signs, then=then)
-    part = Child("gateway", [sys.executable, "-c", code], dict, needed=needed)
+    part = child.Child("gateway", [sys.executable, "-c", code], dict, needed=needed)
     try:
         yield part
     finally:
