@@ -138,6 +138,10 @@ class Output:
                 f"Remove the file and run the command again, which reads the chunk again."
             ) from error
 
+    def rows(self, chunk: int) -> list[dict[str, Any]]:
+        """Read the rows of a committed chunk."""
+        return list(parquet.ParquetFile(self._chunk(chunk)).read().to_pylist())
+
     def read_manifest(self) -> dict[str, Any]:
         """Read ``manifest.json``, empty if there is none; raises OutputError if it is damaged."""
         try:

@@ -21,7 +21,7 @@ from plate_models.spec import LIMITS, MODEL_VERSION
 from plates.bulk import BulkError, Request
 from plates.bulk.listing import load_listing
 from plates.bulk.output import Account, Output
-from plates.bulk.source import Failure, Fetcher, Photo, describe
+from plates.bulk.source import UNREACHABLE, Failure, Fetcher, Photo, describe
 from plates.file_kinds import HEAD_BYTES, kind_of
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from plate_models.pipeline import Plate
 
 DEATHS_ALLOWED = 3
+# A retry may succeed after these failures; a damaged photo stays damaged.
+RETRIED = (UNREACHABLE, "missing", "forbidden", "unreadable", "crashes-the-reader")
 _ATTEMPT = "attempt\n"
 _EXIF = b"Exif\0\0"
 _EXIF_IFD, _DATE_TIME_ORIGINAL = 0x8769, 0x9003
@@ -85,7 +87,13 @@ class ChunkReader:
         return ""
 
     def _read(self, chunk: int, photos: Sequence[Photo]) -> None:
-        rows, failures, others = Rows(), list[Failure](), list[str]()
+        rows, failures, others, total = Rows(), list[Failure](), list[str](), len(photos)
+        if chunk in self._output.committed():  # what was read stays, even if its source is gone
+            before, rows = self._output.account(chunk), self._output.rows(chunk)
+            others += before.others
+            failures += (one for one in before.failures if one.reason not in RETRIED)
+            again = {one.photo for one in before.failures if one.reason in RETRIED}
+            photos = [photo for photo in photos if photo.name in again]
         with Journal(self._output.work, chunk) as journal:
             for index, fetched in self._fetcher.fetch_ahead(photos):
                 result = self._read_photo(journal, index, photos[index], fetched)
@@ -97,8 +105,8 @@ class ChunkReader:
                     rows += result
             account = Account(
                 chunk,
-                photos=len(photos),
-                plates=sum("plate" in row for row in rows),
+                photos=total,
+                plates=sum(row.get("plate") is not None for row in rows),
                 failures=tuple(failures),
                 deaths=journal.deaths_at.total(),
                 others=tuple(others),

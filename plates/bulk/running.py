@@ -26,11 +26,9 @@ from plate_models.spec import MODEL_VERSION
 from plates.bulk import BulkError, OutputError, Request
 from plates.bulk.listing import Listing, load_listing, take_listing
 from plates.bulk.output import Account, Output, now
-from plates.bulk.reading import ChunkReader
-from plates.bulk.source import UNREACHABLE, Failure, Photo, describe, find_photos, is_url
+from plates.bulk.reading import RETRIED, ChunkReader
+from plates.bulk.source import Failure, Photo, describe, find_photos, is_url
 
-# A retry may succeed after these failures; a damaged photo stays damaged.
-_RETRIED = (UNREACHABLE, "missing", "forbidden", "unreadable", "crashes-the-reader")
 _REPORT_EVERY_S, _KEPT_NAMES = 15.0, 5
 # Per actor: it reads one chunk, and the next one waits.
 _CHUNKS_IN_FLIGHT = 2
@@ -154,7 +152,7 @@ class _Run:
 
     def read(self) -> None:
         """Read the chunks that are not committed."""
-        retried = _RETRIED if self._request.retry_failed else ()
+        retried = RETRIED if self._request.retry_failed else ()
         for chunk in self._output.committed():
             account = self._output.account(chunk)
             if not any(failure.reason in retried for failure in account.failures):
@@ -165,11 +163,10 @@ class _Run:
             return
         if self._accounts:
             self._say(f"{len(self._accounts):,} chunks are done, {len(todo):,} are left")
-        chunks = read_chunks(self._request, self._weights, todo)
         # Without a terminal (disable=None) there is no bar, but a line every `_REPORT_EVERY_S`.
         bar = tqdm(total=counts["photos"], initial=counts["done"], unit="file", disable=None)
         reported = -math.inf
-        with contextlib.closing(chunks) as outcomes, bar:
+        with contextlib.closing(read_chunks(self._request, self._weights, todo)) as outcomes, bar:
             for chunk, problem in outcomes:
                 bar.update(self._take(chunk, problem))
                 if time.monotonic() - reported < _REPORT_EVERY_S:
@@ -241,8 +238,7 @@ def read_chunks(
     be started, found or kept, or the actors can't load the nets.
     """
     with _ray(request) as ray:
-        cores = int(ray.cluster_resources().get("CPU", 1))
-        workers = request.workers or request.gpus or cores
+        workers = request.workers or request.gpus or int(ray.cluster_resources().get("CPU", 1))
         size = max(_CHUNKS_PER_ROUND, 100 * workers)
         try:
             for start in range(0, len(chunks), size):

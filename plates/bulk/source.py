@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urldefrag, urlsplit
 
@@ -47,7 +48,7 @@ class Photo:
     @property
     def is_named_photo(self) -> bool:
         """Whether the name has a photo's suffix."""
-        return _suffix(self.name) in SUFFIXES
+        return PurePosixPath(self.name).suffix.lower() in SUFFIXES
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,6 @@ def find_photos(source: str) -> Iterator[Photo | Failure]:
     """
     try:
         yield from _find(source)
-    except BulkError:
-        raise
     except Exception as error:  # each storage raises its own kinds
         raise BulkError(f"{source}: {describe(error)[1]}") from error
 
@@ -109,7 +108,7 @@ def _is_single(filesystem: Any, path: str) -> bool:
     if not path.startswith(_WEB):
         return bool(filesystem.info(path)["type"] == "file")
     # Web servers report everything as a file, even folders with an index page.
-    is_named_photo = _suffix(urlsplit(path).path) in SUFFIXES
+    is_named_photo = Photo(os.fsencode(urlsplit(path).path)).is_named_photo
     return is_named_photo or "image/" in str(filesystem.info(path).get("mimetype"))
 
 
@@ -126,16 +125,18 @@ def _walk(filesystem: Any, top: str) -> Iterator[dict[str, Any]]:
             refused.append({"name": folder, "error": error})
             continue
         for info in entries:
-            if (name := info["name"]).startswith(_WEB):
-                info["name"] = name = urldefrag(name).url
-            path = name.removeprefix(folder.rstrip("/") + "/")
+            path = (name := info["name"]).removeprefix(folder.rstrip("/") + "/")
             if name.startswith(_WEB):
+                info["name"] = name = urldefrag(name).url
                 path = "" if path.startswith(_NO_FILES) else urlsplit(name).path
             if info["type"] == "directory":
                 key = name.rstrip("/")
                 if key not in known and (key == "." or key.rpartition("/")[2][:1] != "."):
                     known.add(key)
                     waiting.append(name)
+                elif name == f"{folder}/" and not name.startswith(_WEB):
+                    # S3's key a//1.jpg: a folder without a name, which only a prefix lists.
+                    entries += filesystem.find(folder, prefix="/", detail=True).values()
                 continue
             file = path.rpartition("/")[2]
             if file and not file.startswith(".") and not COMPANION.search(file):
@@ -152,29 +153,20 @@ def _photo(path: str, size: int | None = None, when: object = None) -> Photo:
     return Photo(os.fsencode(path), size, when if isinstance(when, datetime) else None)
 
 
-def _suffix(path: str) -> str:
-    return os.path.splitext(path)[1].lower()  # noqa: PTH122 - faster, for millions
-
-
 def _open_filesystem(source: str) -> tuple[Any, str, str]:
     """Open a URL: fsspec's file system, the path in it, and the rest of the chain (::x.zip)."""
     settings: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
     if source.startswith(_WEB):
         settings["client_kwargs"] = {"timeout": aiohttp.ClientTimeout(total=_WEB_TIMEOUT_S)}
     _, chained, rest = source.partition("::")
-    try:
-        filesystem, path = url_to_fs(source, **({} if chained else settings))
-    except ImportError as error:
-        raise BulkError(f"{source}: another package is needed: {error}") from error
-    except ValueError as error:
-        raise BulkError(f"{source}: {error}; `python -m fsspec` lists no such storage") from error
+    filesystem, path = url_to_fs(source, **({} if chained else settings))
     return filesystem, path, chained + rest
 
 
 def describe(error: BaseException) -> tuple[str, str]:
     """The reason, in one word, and the message of a storage's error, as in ``failed.csv``."""
-    if isinstance(error, FileNotFoundError) and error.__cause__ is not None:
-        error = error.__cause__  # fsspec reports an unreachable server as a missing file
+    if isinstance(error.__cause__, aiohttp.ClientError | TimeoutError):
+        error = error.__cause__  # fsspec reports an unreachable web server as a missing file
     message = " ".join((getattr(error, "strerror", None) or str(error)).split())
     message = message or type(error).__name__
     status = getattr(error, "status", None)  # of an HTTP answer

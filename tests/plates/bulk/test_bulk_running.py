@@ -145,7 +145,7 @@ def test_an_output_folder_refuses_other_sources_settings_and_weights(request_, m
             run(replace(request_, **change))
     assert run(request_)["state"] == "complete"
     (request_.out / "listing.parquet").unlink()
-    with pytest.raises(OutputError, match=r"listing\.parquet: expected .* Give another --out"):
+    with pytest.raises(OutputError, match=r"listing\.parquet: .* another --out.* machines share"):
         run(request_)
     monkeypatch.setattr(running, "prepare", lambda _: "sha256:1")
     with pytest.raises(OutputError, match="weights 'sha256:0'"):
@@ -175,27 +175,26 @@ def test_every_run_names_the_folders_that_could_not_be_listed(request_, monkeypa
 
 
 def test_retry_failed_reads_photos_again_that_may_be_readable_now(ray, request_, monkeypatch):
-    folder = Path(request_.source)
-    (folder / "day0" / "broken.jpg").write_bytes(b"\xff\xd8\xff")
-    photo, away = folder / "late.jpg", folder / "late.away"
-    photo.write_bytes(jpeg(15))
+    folder, photo = Path(request_.source), Path(request_.source, "late.jpg")
+    write_files(folder, {"day0/broken.jpg": b"\xff\xd8\xff", photo.name: jpeg(15)})
 
     def vanish(*arguments):  # between listing and reading
-        photo.rename(away)
+        photo.unlink()
         return ray.read(*arguments)
 
     with monkeypatch.context() as patched:
         patched.setattr(running, "read_chunks", vanish)
         assert run(request_)["failed"] == 2
     assert failed_in(request_) == {"broken.jpg": "broken-image", "late.jpg": "missing"}
-    away.rename(photo)
+    folder.rename(folder.with_name("unmounted"))  # rows of photos that are gone stay
+    write_files(folder, {photo.name: jpeg(15)})
     assert run(request_)["failed"] == 2
     ray.requested.clear()
     again = run(replace(request_, retry_failed=True))
     assert len(ray.requested) == 1  # only the chunk with a photo that may be readable now
     assert (again["failed"], again["done"], again["state"]) == (1, 14, "complete")
     assert failed_in(request_) == {"broken.jpg": "broken-image"}
-    assert len(photos_of(request_)) == 13
+    assert (len(photos_of(request_)), again["plates"]) == (13, 13)
 
 
 def test_after_a_full_disk_another_run_completes_the_archive(ray, request_, monkeypatch):

@@ -111,11 +111,10 @@ class WebPage(QuietHandler, SimpleHTTPRequestHandler):
 def test_a_folder_on_the_web_is_a_source(tmp_path, monkeypatch):
     photos = {"good.jpg", "shaky.jpg", "forbidden.jpg", "down.jpg", "sub/deep", "sub/a.HEIC"}
     others = ("about.html", "table.csv", ".hidden", "linked/1")
-    write_files(tmp_path, dict.fromkeys((*photos, *others), jpeg(5)))
-    (tmp_path / "forbidden").mkdir()
     links = ["?C=N;O=D", "mailto:a@b.example", "javascript:x()", "#top", "/", "1", "1#large"]
     page = "".join(f'<a href="{link}">x</a>' for link in links)
-    (tmp_path / "linked" / "index.html").write_text(page)
+    pages = {"linked/index.html": page.encode(), "forbidden/1.jpg": b""}
+    write_files(tmp_path, dict.fromkeys((*photos, *others), jpeg(5)) | pages)
     pauses = []
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=pauses.append))
     large = os.urandom(3_000_000)
@@ -139,6 +138,8 @@ def test_a_folder_on_the_web_is_a_source(tmp_path, monkeypatch):
         # A server may not report the size of a file: at most one byte beyond the limit is read.
         monkeypatch.setattr(source, "LIMITS", Limits(max_bytes=1_000_000))
         assert fetcher.fetch(found["sub/deep"]) == large[:1_000_001]
+        # If the size is known, only the head is read.
+        assert len(fetcher.fetch(Photo(found["sub/deep"].path, len(large)))) == HEAD_BYTES
         for place, said in (("forbidden/", "not allowed"), ("nowhere/", "not there")):
             with pytest.raises(BulkError, match=said):
                 list(find_photos(url + place))
@@ -147,8 +148,10 @@ def test_a_folder_on_the_web_is_a_source(tmp_path, monkeypatch):
     assert describe(refused.value)[0] == "unreachable"
 
 
-def test_only_the_head_of_a_file_that_is_too_large_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(source, "LIMITS", Limits(max_bytes=2000))
-    (tmp_path / "a.jpg").write_bytes(bytes(3000))
-    (photo,) = find_photos(str(tmp_path))
-    assert len(Fetcher(str(tmp_path)).fetch(photo)) == HEAD_BYTES
+def test_keys_of_s3_with_two_slashes_are_listed_and_removed_keys_are_missing():
+    folder, photo = {"name": "b/a/", "type": "directory"}, {"name": "b/a//1.jpg", "type": "file"}
+    s3 = SimpleNamespace(ls=lambda *_, **__: [folder], find=lambda *_, **__: {"": photo})
+    assert list(source._walk(s3, "b/a")) == [photo]
+    gone = FileNotFoundError("The specified key does not exist.")
+    gone.__cause__ = ValueError()  # in place of botocore's error
+    assert describe(gone)[0] == "missing"
