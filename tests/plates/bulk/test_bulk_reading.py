@@ -14,7 +14,7 @@ from bulk_cases import DEATHS, archive, jpeg, reader, take_listing_of
 from PIL import Image
 from support import ROOT
 
-from plates.bulk import OutputError
+from plates.bulk import BulkError, OutputError
 from plates.bulk.output import SCHEMA, Output
 from plates.bulk.reading import DEATHS_ALLOWED, Journal
 
@@ -102,7 +102,9 @@ def test_a_damaged_journal_is_read_up_to_the_damage(tmp_path, text, deaths_at):
     assert Journal(tmp_path, 7).deaths_at == deaths_at
 
 
-def test_an_error_names_a_damaged_part(source, out):
+def test_errors_name_a_damaged_part_and_a_missing_listing(source, out):
+    with pytest.raises(BulkError, match="all machines share"):
+        reader(source, out)
     take_listing_of(archive(source, 4), out)
     reader(source, out).read(0)
     path = out / "plates" / "part-00000000.parquet"

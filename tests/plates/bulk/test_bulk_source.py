@@ -138,14 +138,19 @@ def test_a_folder_on_the_web_is_a_source(tmp_path, monkeypatch):
         # A server may not report the size of a file: at most one byte beyond the limit is read.
         monkeypatch.setattr(source, "LIMITS", Limits(max_bytes=1_000_000))
         assert fetcher.fetch(found["sub/deep"]) == large[:1_000_001]
-        # If the size is known, only the head is read.
-        assert len(fetcher.fetch(Photo(found["sub/deep"].path, len(large)))) == HEAD_BYTES
         for place, said in (("forbidden/", "not allowed"), ("nowhere/", "not there")):
             with pytest.raises(BulkError, match=said):
                 list(find_photos(url + place))
     with pytest.raises(OSError) as refused:
         fetcher.fetch(found["good.jpg"])
     assert describe(refused.value)[0] == "unreachable"
+
+
+def test_only_the_head_of_a_file_that_is_too_large_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "LIMITS", Limits(max_bytes=2000))
+    (tmp_path / "a.jpg").write_bytes(bytes(3000))
+    (photo,) = find_photos(str(tmp_path))
+    assert len(Fetcher(str(tmp_path)).fetch(photo)) == HEAD_BYTES
 
 
 def test_keys_of_s3_with_two_slashes_are_listed_and_removed_keys_are_missing():
