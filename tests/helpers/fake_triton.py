@@ -108,7 +108,11 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):
 
 
 def sleeping(seconds):
-    return lambda _: time.sleep(seconds) or outputs()
+    def reply(_):
+        time.sleep(seconds)
+        return outputs()
+
+    return reply
 
 
 def refusing(code, message):

@@ -262,9 +262,7 @@ def test_a_faulty_stream_is_detected_and_reconnected(mjpeg, monkeypatch, name, s
         wait_for(source, frames, lambda: name != "frozen" or source.state.status == "live")
 
 
-def test_a_stream_that_stops_is_silent_though_a_picture_was_held_back(
-    tmp_path, mjpeg, monkeypatch, caplog
-):
+def test_a_stream_that_stops_is_silent_despite_a_held_picture(tmp_path, mjpeg, monkeypatch, caplog):
     monkeypatch.setattr(sources, "_SILENT_S", 4.0)
     MjpegHandler.stream = write_video(tmp_path / "a.ts").read_bytes()
     with opened(f"http://{mjpeg}/stops.ts") as (source, frames):
