@@ -87,25 +87,26 @@ class ChunkReader:
         return ""
 
     def _read(self, chunk: int, photos: Sequence[Photo]) -> None:
-        rows, failures, others, total = Rows(), list[Failure](), list[str](), len(photos)
+        rows, failures, others = Rows(), list[Failure](), list[str]()
+        todo = photos
         if chunk in self._output.committed():  # what was read stays, even if its source is gone
             before, rows = self._output.account(chunk), self._output.rows(chunk)
             others += before.others
             failures += (one for one in before.failures if one.reason not in RETRIED)
             again = {one.photo for one in before.failures if one.reason in RETRIED}
-            photos = [photo for photo in photos if photo.name in again]
+            todo = [photo for photo in photos if photo.name in again]
         with Journal(self._output.work, chunk) as journal:
-            for index, fetched in self._fetcher.fetch_ahead(photos):
-                result = self._read_photo(journal, index, photos[index], fetched)
+            for index, fetched in self._fetcher.fetch_ahead(todo):
+                result = self._read_photo(journal, index, todo[index], fetched)
                 if result is None:
-                    others.append(photos[index].name)
+                    others.append(todo[index].name)
                 elif isinstance(result, Failure):
                     failures.append(result)
                 else:
                     rows += result
             account = Account(
                 chunk,
-                photos=total,
+                photos=len(photos),
                 plates=sum(row.get("plate") is not None for row in rows),
                 failures=tuple(failures),
                 deaths=journal.deaths_at.total(),

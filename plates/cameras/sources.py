@@ -348,8 +348,7 @@ def _decoded(container: InputContainer, clock: _CaptureClock) -> Iterator[av.Vid
     broken, longest_s = False, 3 * _SILENT_S
     try:
         for packet in container.demux(video=0):
-            waited_s = time.monotonic() - asked_at
-            clock.hear(packet, waited_s)
+            clock.hear(packet, waited_s := time.monotonic() - asked_at)
             if waited_s > _SILENT_S:  # Interrupted, FFmpeg gives the picture that its parser held.
                 raise TimeoutError
             broken = packet.is_corrupt if packet.size else broken  # A file's last packet is empty.
