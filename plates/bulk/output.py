@@ -138,9 +138,10 @@ class Output:
                 f"Remove the file and run the command again, which reads the chunk again."
             ) from error
 
-    def rows(self, chunk: int) -> list[dict[str, Any]]:
-        """Read the rows of a committed chunk."""
-        return list(parquet.ParquetFile(self._chunk(chunk)).read().to_pylist())
+    def rows(self, chunk: int) -> list[dict[str, Any]] | None:
+        """Read the rows of a chunk; None if it is not committed."""
+        path = self._chunk(chunk)
+        return list(parquet.ParquetFile(path).read().to_pylist()) if path.exists() else None
 
     def read_manifest(self) -> dict[str, Any]:
         """Read ``manifest.json``, empty if there is none; raises OutputError if it is damaged."""

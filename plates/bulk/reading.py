@@ -89,8 +89,8 @@ class ChunkReader:
     def _read(self, chunk: int, photos: Sequence[Photo]) -> None:
         rows, failures, others = Rows(), list[Failure](), list[str]()
         todo = photos
-        if chunk in self._output.committed():  # what was read stays, even if its source is gone
-            before, rows = self._output.account(chunk), self._output.rows(chunk)
+        if (kept := self._output.rows(chunk)) is not None:  # even if the source is gone
+            before, rows = self._output.account(chunk), kept
             others += before.others
             failures += (one for one in before.failures if one.reason not in RETRIED)
             again = {one.photo for one in before.failures if one.reason in RETRIED}

@@ -108,7 +108,7 @@ def _is_single(filesystem: Any, path: str) -> bool:
     if not path.startswith(_WEB):
         return bool(filesystem.info(path)["type"] == "file")
     # Web servers report everything as a file, even folders with an index page.
-    is_named_photo = Photo(os.fsencode(urlsplit(path).path)).is_named_photo
+    is_named_photo = PurePosixPath(urlsplit(path).path).suffix.lower() in SUFFIXES
     return is_named_photo or "image/" in str(filesystem.info(path).get("mimetype"))
 
 

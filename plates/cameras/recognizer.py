@@ -23,14 +23,13 @@ from plate_models.spec import TENSORS, RecognizerSpec, spec_from_json
 from plates.cameras.events import Model
 from plates.cameras.frames import SeenPlate
 from plates.cameras.fusion import Reader
-from plates.serving.client import KEY_HEADER
 
 _OUTPUTS = (
     *(TENSORS.coordinates, TENSORS.texts, "quads", "detection_scores", "text_scores", "lines"),
     *("candidates", "candidate_scores", TENSORS.log_probs, "crops", TENSORS.model_info),
 )
 # The header with the key to the embedded Triton's restricted protocols.
-_KEY_HEADER = f"triton-grpc-protocol-{KEY_HEADER}"
+_KEY_HEADER = "triton-grpc-protocol-plates-key"
 _TIMEOUT_S = 10.0
 
 

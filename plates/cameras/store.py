@@ -203,7 +203,7 @@ class Store:
         return [Pass.model_validate_json(payload) for _, payload in found]
 
     def due(self, target: str, now: float, most: int = _AT_ONCE) -> list[Delivery]:
-        """The next deliveries to try: new ones, then those whose target is back, then retries."""
+        """Up to `most` deliveries to try: new ones, then of targets that are back, then retries."""
         pending = _deliveries.c
         event = _events.c.payload, _events.c.picture, _events.c.created
         query = sa.select(pending.seq, pending.target, pending.attempts, *event)
