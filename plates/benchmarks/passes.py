@@ -110,7 +110,7 @@ def judge(film: Film, seen: Seen, reports: Sequence[tuple[float, Pass]]) -> Rows
         ids = {event.id for event in own}
         sure = [time_s for time_s, event in reports if event.id in ids and event.readable]
         readable = [time_s for time_s, plate in views if plate.text == text]
-        sightings = [plate.candidates[0] for _, plate in views if plate.candidates]
+        likeliest = [plate.candidates[0] for _, plate in views if plate.candidates]
         clear = sum(plate.legible and _width(plate) >= _CLEAR_PX for plate in plates_shown)
         row = blank | {
             "home": country_of(plates_shown[0].kind) == "ru",
@@ -120,7 +120,7 @@ def judge(film: Film, seen: Seen, reports: Sequence[tuple[float, Pass]]) -> Rows
             "clear": clear >= _CLEAR_FRAMES,
             "wrong": True,
             "late_s": max(0.0, min(sure, default=np.inf) - readable[0]) if readable else None,
-            "best frame": max(sightings, key=itemgetter(1), default=("", 0.0))[0] != text,
+            "best frame": max(likeliest, key=itemgetter(1), default=("", 0.0))[0] != text,
         }
         if own:
             longest = max(own, key=lambda event: event.evidence.frames_seen)

@@ -21,7 +21,7 @@ from plate_models.spec import LIMITS, MODEL_VERSION
 from plates.bulk import BulkError, Request
 from plates.bulk.listing import load_listing
 from plates.bulk.output import Account, Output
-from plates.bulk.source import UNREACHABLE, Failure, Fetcher, Photo, describe
+from plates.bulk.source import UNREACHABLE, Failure, Fetcher, Photo, describe, has_photo_suffix
 from plates.file_kinds import HEAD_BYTES, kind_of
 
 if TYPE_CHECKING:
@@ -153,10 +153,10 @@ def _is_photo(photo: Photo, data: bytes) -> bool:
 
     Raises ImageError if it is too large, or a RAW file without a photo's name.
     """
-    kind = kind_of(data[:HEAD_BYTES])
-    if kind in ("video", "other") and not photo.is_named_photo:
+    kind, is_named = kind_of(data[:HEAD_BYTES]), has_photo_suffix(photo.name)
+    if kind in ("video", "other") and not is_named:
         return False
-    if kind == "unread" and type_of(data) == "TIFF" and not photo.is_named_photo:
+    if kind == "unread" and type_of(data) == "TIFF" and not is_named:
         raise images.UnsupportedType("RAW files are not read. Convert the photo to JPEG.")
     if max(len(data), photo.size or 0) > LIMITS.max_bytes:
         raise images.TooManyBytes(images.too_many_bytes_message(LIMITS))

@@ -45,11 +45,6 @@ class Photo:
         """The path as text; bytes that are not UTF-8 are escaped."""
         return self.path.decode("utf-8", "backslashreplace")
 
-    @property
-    def is_named_photo(self) -> bool:
-        """Whether the name has a photo's suffix."""
-        return PurePosixPath(self.name).suffix.lower() in SUFFIXES
-
 
 @dataclass(frozen=True)
 class Failure:
@@ -58,6 +53,12 @@ class Failure:
     photo: str
     reason: str
     message: str
+
+
+def has_photo_suffix(path: str) -> bool:
+    """Whether the name of a file, also on the web (a.jpg?x) or in an archive, is a photo's."""
+    inside = urlsplit(path).path if path.startswith(_WEB) else path.partition("::")[0]
+    return any(PurePosixPath(name).suffix.lower() in SUFFIXES for name in (path, inside))
 
 
 def is_url(source: str) -> bool:
@@ -108,8 +109,8 @@ def _is_single(filesystem: Any, path: str) -> bool:
     if not path.startswith(_WEB):
         return bool(filesystem.info(path)["type"] == "file")
     # Web servers report everything as a file, even folders with an index page.
-    is_named_photo = PurePosixPath(urlsplit(path).path).suffix.lower() in SUFFIXES
-    return is_named_photo or "image/" in str(filesystem.info(path).get("mimetype"))
+    named = has_photo_suffix(urlsplit(path).path)
+    return named or "image/" in str(filesystem.info(path).get("mimetype"))
 
 
 def _walk(filesystem: Any, top: str) -> Iterator[dict[str, Any]]:

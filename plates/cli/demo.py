@@ -26,7 +26,6 @@ from plates.serving.running import running_service, wait_until_ready
 
 _PATIENCE_S = 60
 _CLIP_FPS = 8.0
-_OPEN = {"PLATES_TOKENS": "", "PLATES_TOKENS_FILE": ""}  # no token needed
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -122,7 +121,7 @@ def _read(inputs: Inputs, jpegs: Jpegs, log: Path) -> dict[Path, list[str]]:
 def _service(log: Path) -> Iterator[httpx.Client]:
     """Run `plates serve` on free ports; yields a client once it is ready."""
     with (
-        running_service(_OPEN, log, lambda text: say(text.rstrip("\n"))) as (process, url),
+        running_service({}, log, lambda text: say(text.rstrip("\n"))) as (process, url),
         # Without the environment's proxy: the service is on this machine.
         httpx.Client(base_url=url, timeout=_PATIENCE_S, trust_env=False) as client,
     ):

@@ -21,7 +21,7 @@ def expected_texts(photos: Iterable[Path]) -> dict[Path, list[str]]:
     wanted, expected = set(photos), dict[Path, list[str]]()
     for table in filter(Path.is_file, {photo.parent / "plates.csv" for photo in wanted}):
         with table.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-            rows = csv.DictReader(file)
+            rows = csv.DictReader(file, restval="")
             if not {"photo", "text"} <= set(rows.fieldnames or ()):
                 raise CommandError(f"{printable(table)}: expected the columns photo and text")
             for row in rows:

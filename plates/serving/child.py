@@ -61,7 +61,7 @@ class Child:
         self._budget = RestartBudget(f"The {name}")
         self._process: subprocess.Popen[bytes] | None = None
         self._signs = -1
-        self._alive_at = self._start_at = 0.0
+        self._silent_s = self._asked_at = self._start_at = 0.0
 
     @property
     def status(self) -> Status:
@@ -96,22 +96,21 @@ class Child:
         self._kill()
 
     def _launch(self) -> None:
-        self._signs, give = os.pipe()
-        os.set_blocking(self._signs, False)
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - our own command
-                [*self._command, "--alive", str(give)],
-                stdin=subprocess.DEVNULL,
-                env=os.environ | dict(self._environment()),
-                pass_fds=(*self._passed, give),
-                # Ctrl-C in a terminal is for this process alone, which stops the others in order.
-                start_new_session=True,
-            )
+            self._signs, give = os.pipe()
+            os.set_blocking(self._signs, False)
+            with os.fdopen(give, "wb"):
+                self._process = subprocess.Popen(  # noqa: S603 - our own command
+                    [*self._command, "--alive", str(give)],
+                    stdin=subprocess.DEVNULL,
+                    env=os.environ | dict(self._environment()),
+                    pass_fds=(*self._passed, give),
+                    # Ctrl-C in a terminal is for this process, which stops the others in order.
+                    start_new_session=True,
+                )
         except OSError as error:
             raise StartError(f"the {self._name}'s process can't be made: {error}") from error
-        finally:
-            os.close(give)
-        self._alive_at = time.monotonic()
+        self._silent_s, self._asked_at = 0.0, time.monotonic()
 
     def _restart(self, reason: str) -> None:
         self._state = "healing"
@@ -139,16 +138,19 @@ class Child:
     def _find_problem(self) -> str | None:
         """Read the signs of life since the last call; return the problem, or None."""
         signs, now = b"", time.monotonic()
+        # A second at most: if this process was suspended meanwhile, so was the child.
+        self._silent_s += min(now - self._asked_at, 1.0)
+        self._asked_at = now
         with contextlib.suppress(BlockingIOError):
             signs = os.read(self._signs, 4096)
         if signs:
-            self._state, self._alive_at = "ready", now
+            self._state, self._silent_s = "ready", 0.0
             self._budget.well()
             return None
         if self._process and (status := self._process.poll()) is not None:
             return f"it ended with status {status}"
         patience_s = SILENCE_S if self._state == "ready" else START_S
-        if now - self._alive_at > patience_s:
+        if self._silent_s > patience_s:
             return f"it has given no sign of life for {patience_s:g} s"
         return None
 

@@ -32,7 +32,6 @@ class TritonHttp:
     """
 
     address: str
-    # The key to the restricted APIs.
     key: str = field(default="", repr=False)
 
     def is_ready(self) -> bool:

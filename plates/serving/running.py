@@ -16,7 +16,10 @@ from plates.serving.child import python
 _STOP_S = 20.0
 _ANSWER_S, _PAUSE_S = 15.0, 0.1
 _LOG_TAIL_LINES = 40
-_DEFAULTS = {"PLATES_HOST": "127.0.0.1", "PLATES_PORT": "0"}
+# What the environment may set for another service: who may use it, what it follows and writes.
+_ACCESS = ("TOKENS", "TOKENS_FILE", "RATE_LIMIT", "TLS_CERTIFICATE", "TLS_KEY")
+_DEFAULTS = {f"PLATES_{name}": "" for name in (*_ACCESS, "CAMERAS", "STATUS_FILE")}
+_DEFAULTS |= {"PLATES_HOST": "127.0.0.1", "PLATES_PORT": "0"}
 
 
 @contextlib.contextmanager
@@ -25,9 +28,10 @@ def running_service(
 ) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """Run `plates serve`, by default on a free port of this machine, and stop it.
 
-    The settings are environment variables, added to this process's own. The service's log goes to a
-    file; `show` gets each piece of its output. Yields the process and its URL once it listens, but
-    maybe before it is ready. Raises CommandError if it ends before.
+    The settings are environment variables, added to this process's own, of which those for access,
+    cameras and the status file are left out: they are meant for another service. The service's log
+    goes to a file; `show` gets each piece of its output. Yields the process and its URL once it
+    listens, but maybe before it is ready. Raises CommandError if it ends before.
     """
     with contextlib.ExitStack() as stack:
         process = stack.enter_context(

@@ -44,9 +44,6 @@ SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - Triton's choice
 _PORTS = range(20_000, 32_768)
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - compared with, not listened on
 
-# Takes a server's own folder and returns the model repository to serve.
-LayOut = Callable[[Path], Path]
-
 
 class EmbeddedTriton:
     """A tritonserver process, by default on free ports of loopback.
@@ -108,17 +105,21 @@ class EmbeddedTriton:
             # The server opened it to append: it continues at the new beginning.
             os.truncate(log, 0)
 
-    def start(self, lay_out: LayOut | None = None) -> None:
+    def start(self, lay_out: Callable[[Path], Path] | None = None) -> None:
         """Start the server and wait until every model is loaded and warm.
 
-        A second start uses the same ports, as clients know them. Without `lay_out` the original
-        repository is served.
+        A second start uses the same ports, as clients know them. `lay_out` takes the server's own
+        folder and returns the model repository to serve; without it the original one is served.
 
         Raises:
             PreflightError: This machine lacks something, or another process took a port.
             StartError: The server ended, or was not ready in time.
         """
-        installation = self._check()
+        installation = find_installation()
+        problems = find_problems(installation, self.repository, self.profile)
+        problems += self._choose_ports()
+        if problems or installation is None:
+            raise PreflightError(problems)
         try:
             self._launch(installation, lay_out)
             self._wait_until_ready()
@@ -158,14 +159,6 @@ class EmbeddedTriton:
             self._server, self._folder = server, folder
             raise
 
-    def _check(self) -> Installation:
-        installation = find_installation()
-        problems = find_problems(installation, self.repository, self.profile)
-        problems += self._choose_ports()
-        if problems or installation is None:
-            raise PreflightError(problems)
-        return installation
-
     def _choose_ports(self) -> Iterator[str]:
         """Replace each port 0 by a free one; yield a problem for each port that can't be used."""
         # Hold all sockets until all ports are chosen, so that no two are the same.
@@ -190,7 +183,7 @@ class EmbeddedTriton:
         urls = (f"{host}:{port}" for port in self._ports.values())
         self.http_url, self.grpc_url, self.metrics_url = urls
 
-    def _launch(self, installation: Installation, lay_out: LayOut | None) -> None:
+    def _launch(self, installation: Installation, lay_out: Callable[[Path], Path] | None) -> None:
         self._folder = folder = Path(tempfile.mkdtemp(prefix="triton-", dir=self._parent))
         backends = installation.lay_out_backends(folder / "backends")
         repository = lay_out(folder) if lay_out else self.repository

@@ -21,7 +21,7 @@ from plates.serving.errors import RequestError, StartError, VersionError
 TRIAL = f"{PHOTO_MODEL}_trial"
 # In pixels. Engines with less precision than float32 move a box by a fraction of a pixel.
 BOX_TOLERANCE = 4.0
-LOOK_PAUSE_S = 2.0
+SEARCH_EVERY_S = 2.0
 _READ_S = 30.0
 # Longer than any photo may take.
 _FINISH_S = 60.0
@@ -29,8 +29,6 @@ _POLL_S = 0.1
 _LONGEST_REASON = 500
 # Without a policy Triton serves only the newest version.
 _ALL_VERSIONS = "\nversion_policy { all { } }\n"
-
-Plates = Sequence[Plate]
 
 log = logging.getLogger("plates.supervisor")
 
@@ -44,7 +42,7 @@ class ModelVersion:
     # SHA-256 of each file by its path in the repository, from the manifest.
     hashes: Mapping[str, str]
     # Text and box of each plate that must be read in the golden photo.
-    plates: Plates
+    plates: Sequence[Plate]
     # Changes when any file in one of the version's folders changes.
     fingerprint: str
     # Why the version can't be tried: its manifest is damaged or locked.
@@ -106,7 +104,7 @@ def _is_same(plate: Plate, other: Plate) -> bool:
     return plate[0] == other[0] and all(abs(a - b) <= BOX_TOLERANCE for a, b in pairs)
 
 
-def _describe(plates: Plates) -> str:
+def _describe(plates: Sequence[Plate]) -> str:
     each = (f"{text or 'an unreadable plate'} at {[*map(round, box)]}" for text, box in plates)
     return ", ".join(each) or "nothing"
 
@@ -253,7 +251,7 @@ class Versions:
         self._refused: dict[str, tuple[ModelVersion, str]] = {}
         self._forgiven: set[str] = set()
         self._seen: ModelVersion | None = None
-        self._looked_at = float("-inf")
+        self._searched_at = float("-inf")
 
     @property
     def refused(self) -> dict[str, str]:
@@ -317,9 +315,9 @@ class Versions:
 
         That is the newest version that is not refused, once two searches found the same files.
         """
-        if self.serving is None or time.monotonic() - self._looked_at < LOOK_PAUSE_S:
+        if self.serving is None or time.monotonic() - self._searched_at < SEARCH_EVERY_S:
             return None
-        self._looked_at = time.monotonic()
+        self._searched_at = time.monotonic()
         before, self._seen = self._seen, next(iter(self._acceptable()), None)
         newest = self._seen
         if newest is None or newest.number == self.serving.number or newest != before:

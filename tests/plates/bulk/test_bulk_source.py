@@ -17,7 +17,7 @@ from support import forbid, write_files
 
 from plate_models.spec import Limits
 from plates.bulk import BulkError, source
-from plates.bulk.source import Failure, Fetcher, Photo, describe, find_photos
+from plates.bulk.source import Failure, Fetcher, Photo, describe, find_photos, has_photo_suffix
 from plates.file_kinds import HEAD_BYTES
 
 
@@ -85,6 +85,7 @@ def test_zip_and_tar_files_are_sources(tmp_path):
     source, first = f"zip://::{path}", f"zip://a/1.jpg::{path}"
     found = {photo.name: Fetcher(source).fetch(photo) for photo in find_photos(source)}
     assert found == {first: jpeg(5), f"zip://a/b/2.jpg::{path}": jpeg(15)}
+    assert all(map(has_photo_suffix, found))
     assert names(f"zip://a/*.jpg::{path}") == [first]
     write_files(tmp_path, {"sub/3.jpg": jpeg(25)})
     path = tmp_path / "photos.tar"
@@ -122,6 +123,7 @@ def test_a_folder_on_the_web_is_a_source(tmp_path, monkeypatch):
         url = f"{server.url}/"
         found = {p.name.removeprefix(url): p for p in find_photos(url) if isinstance(p, Photo)}
         assert set(found) == {*photos, "linked/1"}
+        assert has_photo_suffix(f"{url}good.jpg?size=1")
         assert problems(url) == [(f"{url}forbidden/", "forbidden")]
         fetcher = Fetcher(url)
         assert fetcher.fetch(found["good.jpg"]) == jpeg(5) and not pauses

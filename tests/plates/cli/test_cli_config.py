@@ -9,19 +9,14 @@ from support import ROOT
 from plates.cli.config import SETTINGS, settings_table
 
 
-@pytest.fixture
-def check(run, tmp_path):
-    """A function that returns the problems `plates config check` finds in a text."""
-
-    def check(text):
-        file = tmp_path / "settings.env"
-        file.write_bytes(os.fsencode(text))
-        done = run("config", "check", file)
-        problems = done.stderr.replace(f"{file}: ", "").splitlines()
-        assert done.returncode == bool(problems)
-        return problems
-
-    return check
+def check(text, run, folder):
+    """The problems that `plates config check` finds in a file with this text."""
+    file = folder / "settings.env"
+    file.write_bytes(os.fsencode(text))
+    done = run("config", "check", file)
+    problems = done.stderr.replace(f"{file}: ", "").splitlines()
+    assert done.returncode == bool(problems)
+    return problems
 
 
 @pytest.mark.parametrize(
@@ -42,14 +37,14 @@ def check(run, tmp_path):
         (os.fsdecode(b"\xff\xfe\x00"), "line 1: expected NAME=value"),  # an image
     ],
 )
-def test_an_invalid_setting_is_named_with_the_reason(line, reason, check):
-    (problem,) = check(f"{line}\n")
+def test_an_invalid_setting_is_named_with_the_reason(line, reason, run, tmp_path):
+    (problem,) = check(f"{line}\n", run, tmp_path)
     assert problem.startswith(reason) and ("meant" in reason) == ("meant" in problem)
 
 
-def test_all_problems_are_named_at_once_without_secrets(check):
+def test_all_problems_are_named_at_once_without_secrets(run, tmp_path):
     wrong = "PLATES_PORT=-1\nFOO=2\nPLATES_X=1\nPLATES_HOST=\nPLATES_TOKENS=hidden one\n"
-    problems = check(wrong + "PLATES_TRITON_TOKEN=a b\n")
+    problems = check(wrong + "PLATES_TRITON_TOKEN=a b\n", run, tmp_path)
     names = sorted(problem.partition(":")[0] for problem in problems)
     assert names == ["PLATES_PORT", "PLATES_TOKENS", "PLATES_TRITON_TOKEN", "PLATES_X"]
     assert "hidden" not in "".join(problems)
@@ -71,11 +66,11 @@ plates_concurrency=2
 """
 
 
-def test_files_that_compose_accepts_are_accepted(check, monkeypatch):
+def test_files_that_compose_accepts_are_accepted(run, tmp_path, monkeypatch):
     # The settings of this process must not count as the file's.
     monkeypatch.setenv("PLATES_CONCURRENCY", "nonsense")
-    assert not check(GOOD)
-    assert check("PLATES_NOT=\n")
+    assert not check(GOOD, run, tmp_path)
+    assert check("PLATES_NOT=\n", run, tmp_path)
 
 
 def test_without_a_file_the_environment_and_composes_file_are_checked(run, tmp_path, monkeypatch):
@@ -97,11 +92,11 @@ def test_without_a_file_the_environment_and_composes_file_are_checked(run, tmp_p
     assert ".env: PLATES_PORT" in done.stderr
 
 
-def test_the_example_is_valid_with_every_line_uncommented(run, check):
+def test_the_example_is_valid_with_every_line_uncommented(run, tmp_path):
     example = (ROOT / ".env.example").read_text(encoding="utf-8")
     assert run("config", "check", ROOT / ".env.example").returncode == 0
     settings = re.sub(r"^#(?=PLATES_[A-Z_]+=)", "", example, flags=re.MULTILINE)
-    assert settings != example and not check(settings)
+    assert settings != example and not check(settings, run, tmp_path)
 
 
 def test_the_documents_have_every_setting_with_its_default():

@@ -42,7 +42,7 @@ def test_demo_fails_if_a_plate_is_not_read(gateway_url, run, tmp_path, monkeypat
     files = dict.fromkeys(("scene.jpg", "sub/scene.jpg"), SCENE.read_bytes())
     write_files(tmp_path, files | {"broken.jpg": BAD["truncated jpeg"][0]})
     # The table's rows are for photos in its own folder only, not in "sub".
-    rows = f"photo,text\nscene.jpg,{SCENE_TEXT}\nscene.jpg,{SCENE_TEXT}\n"
+    rows = f"text,photo\n{SCENE_TEXT},scene.jpg\n{SCENE_TEXT},scene.jpg\nA1\n"
     (tmp_path / "plates.csv").write_text(rows, "utf-8-sig")  # as Excel saves it
     done = run("demo", tmp_path, "--output", tmp_path / "out")
     assert done.returncode == 1
@@ -76,10 +76,11 @@ def test_photos_and_output_are_checked_before_the_service_starts(
 
 
 def test_a_killed_demo_takes_its_service_with_it(tmp_path):
-    """The service listens but is never ready; the folder has another project's `api`."""
+    """The service listens but is never ready; folder and environment belong to others."""
     write_files(tmp_path, {"api/__init__.py": b"raise ImportError('not ours')"})
     command = [*PLATES, "demo", str(SCENE)]
-    options = {"cwd": tmp_path, "env": os.environ | {"PLATES_TRITON_URL": "127.0.0.1:1"}}
+    others = {"PLATES_CAMERAS": "/no", "PLATES_TLS_KEY": "/no", "PLATES_TRITON_URL": "127.0.0.1:1"}
+    options = {"cwd": tmp_path, "env": os.environ | others}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options) as process:
         try:
             assert any(line.startswith(LISTENING) for line in process.stdout)

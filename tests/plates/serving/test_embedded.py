@@ -105,10 +105,9 @@ def test_a_model_that_is_never_ready_is_a_start_error_with_a_reason(models, monk
 
 
 def test_a_server_restarts_on_the_same_ports_until_it_fails_too_often(models, monkeypatch):
-    for name, value in (("STANDSTILL_S", 2.0), ("SILENCE_S", 3.0)):
-        monkeypatch.setattr(healing, name, value)
-    monkeypatch.setattr(healing, "_READ_TIMEOUT_S", 1.0)
-    monkeypatch.setattr(healing, "_LISTEN_TIMEOUT_S", 1.0)
+    waits = {"STANDSTILL_S": 2, "SILENCE_S": 3, "_READ_TIMEOUT_S": 1, "_LISTEN_TIMEOUT_S": 1}
+    for name, seconds in waits.items():
+        monkeypatch.setattr(healing, name, seconds)
     monkeypatch.setattr(supervisor, "_FIRST_PAUSE_S", 0.0)
     monkeypatch.setattr(supervisor, "MAX_IN_A_ROW", 3)  # the fifth restart may still hang
     server = embedded_triton(models)

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.live, pytest.mark.control]
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch):
     monkeypatch.setattr(supervisor, "_FIRST_PAUSE_S", 0.0)
-    monkeypatch.setattr(versions, "LOOK_PAUSE_S", 0.1)
+    monkeypatch.setattr(versions, "SEARCH_EVERY_S", 0.1)
     monkeypatch.setattr(healing, "_POLL_S", 0.05)
     monkeypatch.setattr("plates.serving.triton.EXIT_TIMEOUT_S", 0)
 

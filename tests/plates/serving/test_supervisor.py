@@ -74,16 +74,17 @@ def child_process(signs, then, needed=True):  # gives so many signs of life, the
 
 
 def test_a_killed_child_is_restarted_even_if_the_restart_fails_at_first(monkeypatch):
-    failures = OSError(11, "no room"), OSError(24, "too many files")
-    fail_at_first = Mock(wraps=subprocess.Popen, side_effect=(*failures, DEFAULT))
+    no_room = Mock(wraps=subprocess.Popen, side_effect=(OSError(11, "no room"), DEFAULT))
+    no_pipe = Mock(wraps=os.pipe, side_effect=(OSError(24, "too many files"), *[DEFAULT] * 10))
     with child_process(10**6, "") as part:
         part.start()
         assert part.status == Status("ready", {"gateway": 0})
         first = part._process.pid
         open_files = psutil.Process().num_fds()
-        monkeypatch.setattr(child.subprocess, "Popen", fail_at_first)
+        monkeypatch.setattr(child.subprocess, "Popen", no_room)
+        monkeypatch.setattr(child.os, "pipe", no_pipe)
         os.kill(first, signal.SIGKILL)
-        ticked_until(part, lambda: fail_at_first.call_count == len(failures))
+        ticked_until(part, lambda: no_room.call_count == 1)
         assert part.status.state == "healing"
         ticked_until(part, lambda: part.status.state == "ready")
         assert part.status.restarts["gateway"] == 3
@@ -104,9 +105,12 @@ def test_a_child_that_is_not_needed_neither_delays_nor_ends_the_service(monkeypa
 
 
 def test_a_silent_child_is_killed_and_one_that_always_ends_is_given_up(monkeypatch):
-    monkeypatch.setattr(child, "SILENCE_S", 0.5)
-    with child_process(3, "time.sleep(600)") as part:
+    with child_process(1, "time.sleep(600)") as part:
         part.start()
+        part._asked_at -= 100  # as if this process had been suspended, and the child with it
+        part.tick()
+        assert part.status == Status("ready", {"gateway": 0})
+        monkeypatch.setattr(child, "SILENCE_S", 0.5)
         mute = part._process.pid
         ticked_until(part, lambda: part.status.restarts["gateway"] == 1)
         assert not is_alive(mute)

@@ -46,7 +46,7 @@ def due(chosen):
 
 
 def test_a_new_version_is_due_when_its_files_no_longer_change(repository, monkeypatch):
-    monkeypatch.setattr(versions, "LOOK_PAUSE_S", 0.0)
+    monkeypatch.setattr(versions, "SEARCH_EVERY_S", 0.0)
     chosen = Versions(repository)
     chosen.prove(find_versions(repository)[0])
     assert due(chosen) is None

@@ -80,13 +80,12 @@ def service(tmp_path_factory):
     port = free_port()
     settings = {"MODEL_REPOSITORY": copy, "STATUS_FILE": folder / "status.json"}
     settings |= {"TRITON_HTTP_PORT": port}
-    triton_url = f"http://127.0.0.1:{port}"
     environment = {f"PLATES_{name}": str(value) for name, value in settings.items()}
     with (
         running_service(environment, folder / "log") as (process, url),
         ThreadPoolExecutor(CLIENTS) as threads,
     ):
-        service = Service(url, triton_url, folder, copy, process.pid)
+        service = Service(url, f"http://127.0.0.1:{port}", folder, copy, process.pid)
         wait_until(lambda: service.status.state == "ready", PATIENCE_S)
         for _ in range(CLIENTS):
             threads.submit(service.send_photos)
