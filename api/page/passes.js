@@ -121,8 +121,9 @@ function list(passes, status) {
 function refused(refusal) {
   const wantsToken = WANTS_TOKEN.has(refusal.status);
   byId("cameras-token").hidden = !wantsToken;
-  say("cameras-status", refusal.status
-    ? `${text("server_says")} ${refusal.message}` : text(live ? "unheard" : "problem.0"));
+  // A proxy whose service is away says nothing that users understand.
+  say("cameras-status", refusal.detail
+    ? `${text("server_says")} ${refusal.detail}` : text(live ? "unheard" : "problem.0"));
   return wantsToken;
 }
 

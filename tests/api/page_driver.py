@@ -88,7 +88,6 @@ class Page:
 
     def open(self):
         self.driver.get(self.url + "/")
-        self.wait_for(lambda: self.run("return document.readyState") == "complete", "loading")
         return self
 
     def wait_for(self, condition, what):

@@ -298,6 +298,7 @@ def test_passes_before_the_stream_and_a_silent_server_are_shown(driver, fake, st
         page.run("window.said = document.getElementById('cameras-status').firstChild")
         time.sleep(4)  # The page tries again, and doesn't write the same words again.
         assert page.run("return window.said.isConnected")
+        page.run("window.fetch = async () => new Response('<', {status: 502})")  # a proxy's answer
         page.click("#search [type=submit]")
         page.wait_for(lambda: page.text("#cameras-status") == "The server can't be reached", "end")
 
