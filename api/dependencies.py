@@ -7,6 +7,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Header, Request
 
+from api.admission import Admission
 from api.edge.access import Access
 from api.errors import RecognizerUnavailable
 from api.observing.metrics import Metrics
@@ -32,13 +33,18 @@ class Services:
     calls: int = 0
 
     async def received(
-        self, context: RequestContext, form: UploadForm, parameters: F
+        self,
+        context: RequestContext,
+        form: UploadForm,
+        parameters: F,
+        admission: Admission | None = None,
     ) -> tuple[Upload, F]:
         """Read a request's body; raises `Overloaded` first if its photo can't be read in time.
 
-        Returns the upload and the parameters, those in the form overriding those in the query.
+        The photo waits for a place of `admission`, by default at Triton. Returns the upload and the
+        parameters, those in the form overriding those in the query.
         """
-        self.reader.admission.refuse_if_full(context.deadline)
+        (admission or self.reader.admission).refuse_if_full(context.deadline)
         upload = await read_upload(context, form, self.settings)
         query = context.request.query_params.multi_items()
         return upload, merged(parameters, query, upload.fields)

@@ -114,8 +114,7 @@ def client(request, fake):
 @pytest.fixture
 def store(tmp_path):
     """An empty database of passes."""
-    with closing(store_of(tmp_path)) as store:
-        yield store
+    return store_of(tmp_path)
 
 
 @pytest.fixture

@@ -16,9 +16,6 @@ from api.errors import Problem, plain_document, problem_json
 from api.observing.metrics import Metrics
 from api.parameters import invalid_parameters
 
-# For the metrics, as no client reads this answer; nginx uses the same status.
-CLIENT_GONE = 499
-
 log = logging.getLogger("plates.gateway")
 
 
@@ -59,7 +56,7 @@ async def _on_http_exception(request: Request, error: HTTPException) -> Response
 
 async def _on_disconnect(_: Request, __: ClientDisconnect) -> Response:
     """Answer a client that is gone: without an answer the log would show a traceback."""
-    return Response(status_code=CLIENT_GONE)
+    return Response(status_code=499)  # for the metrics; nginx uses the same status
 
 
 async def _on_exception(request: Request, _: Exception) -> Response:

@@ -29,7 +29,7 @@ from plate_models.training.figures import proportion
 from plate_models.training.labels import LabelledPlate
 from plate_models.training.worker_pool import map_ahead
 from plates.benchmarks.report import Report, Rows, at_most
-from plates.cameras.events import Model, Pass, Stream
+from plates.cameras.events import Pass, Stream
 from plates.cameras.frames import Box, Frame, SeenPlate
 from plates.cameras.fusion import Reader
 from plates.cameras.passes import Passes
@@ -71,7 +71,7 @@ def measure(kind: str, number: int) -> Rows:
 
 def watch(film: Film, seen: Seen, reader: Reader) -> list[tuple[float, Pass]]:
     """The reports of a camera that sees a film, and their times in seconds of the film."""
-    passes = Passes("benchmark", reader, Model(version="", weights=""))
+    passes = Passes("benchmark", reader)
     image = np.broadcast_to(np.uint8(0), (*film.size_wh[::-1], 3))
     reports = []
     for time_s, plates in zip(film.times_s, seen, strict=True):

@@ -5,7 +5,7 @@ once, at the end, by the function that chooses the text of a single photo.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import chain
 from math import log
@@ -17,6 +17,7 @@ from plate_models.recognition.calibration import UNCALIBRATED, Calibration
 from plate_models.recognition.decoding import DEFAULT_GRAMMAR, Likelihoods
 from plate_models.recognition.grammar import UNKNOWN, Evidence, Grammar, Reading
 from plate_models.spec import RECOGNIZER, RecognizerSpec
+from plates.cameras.events import Model
 from plates.cameras.frames import SeenPlate
 
 # The constants were chosen on rendered clips; halving or doubling any of them changes little.
@@ -38,12 +39,13 @@ _MOST_FRAMES, _MOST_TEXTS = 12, 500
 
 @dataclass(frozen=True)
 class Reader:
-    """The settings with which texts are chosen."""
+    """The settings with which texts are chosen, and the model that they belong to."""
 
     grammar: Grammar = DEFAULT_GRAMMAR
     # Measured on single photos; with `UNCALIBRATED` the scores are raw posteriors.
     calibration: Calibration = UNCALIBRATED
     spec: RecognizerSpec = RECOGNIZER
+    model: Model = field(default_factory=partial(Model, version="", weights=""))
 
 
 @dataclass(frozen=True)
@@ -205,6 +207,6 @@ def _evidence(frames: Sequence[_Frame], weights: ctc.Array) -> Evidence:
     two_lines = weights @ np.array([each.lines == 2 for each in seen]) > weights.sum() / 2
     grounds = np.array([each.ground for each in seen], np.float64)
     ground = np.exp(weights @ np.log(grounds) / weights.sum()).tolist()
-    looks = np.array([(each.aspect, each.top_band) for each in seen], np.float64)
-    aspect, band = np.average(looks, axis=0, weights=weights).tolist()
+    shapes = np.array([(each.aspect, each.top_band) for each in seen], np.float64)
+    aspect, band = np.average(shapes, axis=0, weights=weights).tolist()
     return Evidence(1 + int(two_lines), tuple(ground), aspect, band)

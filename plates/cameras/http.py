@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from multiprocessing.connection import Client
 from pathlib import Path
@@ -31,9 +31,9 @@ _FORM = UploadForm(("image",))
 _ANSWER_S = 5.0  # time-out of a camera's process for one frame
 _POLL_S = 0.5
 _MOST_WAITING = 4  # frames of one camera
-# Looks for the events after a number, shared by the subscribers that wait for these: 200 with looks
+# Polls for the events after a number, shared by the subscribers that wait for these: 200 with polls
 # of their own would take a third of a core.
-_Looks = dict[int, asyncio.Task[tuple[int, list[tuple[int, str]]]]]
+_Polls = dict[int, asyncio.Task[tuple[int, list[tuple[int, str]]]]]
 
 
 class CameraState(BaseModel):
@@ -71,11 +71,9 @@ class FrameParameters(BaseModel):
     )
 
 
-async def _require_token(request: Request, services: ServicesOfApp) -> None:
+async def _guard(request: Request, services: ServicesOfApp) -> AsyncGenerator[None]:
+    """Require a token, as these routes show plates; name a database that is away."""
     await services.access.require(request)
-
-
-def _store_problem() -> Iterator[None]:
     try:
         yield
     except StoreUnavailable as error:
@@ -93,12 +91,11 @@ def router_for(path: Path) -> APIRouter:
 def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
     """The routes for these cameras, whose processes have sockets and state files in a folder."""
     router = APIRouter(tags=["cameras"], responses=PROBLEMS)
-    # Unlike the gateway's other GET routes these show plates, so they require a token.
-    guarded = [Depends(_require_token), Depends(_store_problem)]
+    guarded = [Depends(_guard)]
     cameras = {camera.name: camera for camera in file.cameras}
     # A camera's process takes one frame at a time: further pushes would only occupy threads.
-    turns = {name: Admission(1, _MOST_WAITING) for name in cameras}
-    looks: _Looks = {}
+    queues = {name: Admission(1, _MOST_WAITING) for name in cameras}
+    polls: _Polls = {}
 
     def known(name: str) -> Camera:
         if name not in cameras:
@@ -139,16 +136,16 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
         """
         if known(camera).source is not None:
             raise HTTPException(409, f"The camera {camera!r} has a source of its own.")
-        upload, wanted = await services.received(context, _FORM, parameters)
+        upload, wanted = await services.received(context, _FORM, parameters, queues[camera])
         captured = wanted.captured.timestamp() if wanted.captured else None
 
         async def push() -> str:
-            async with turns[camera].place(context.deadline):
+            async with queues[camera].place(context.deadline):
                 return await run_in_threadpool(_push, folder, camera, upload.photo, captured)
 
         try:
             problem = await context.cancel_on_disconnect(push())
-        except OSError:
+        except (OSError, EOFError):
             raise HTTPException(
                 503, "The camera's process can't be reached. Try again.", {"Retry-After": "2"}
             ) from None
@@ -207,7 +204,7 @@ def make_router(file: CamerasFile, store: Store, folder: Path) -> APIRouter:
         last = store.last_seq()
         start = last if last_event_id is None else min(last, last_event_id)
         return StreamingResponse(
-            _stream(store, looks, start, camera),
+            _stream(store, polls, start, camera),
             media_type="text/event-stream",
             headers={"X-Accel-Buffering": "no"},
         )
@@ -224,22 +221,22 @@ def _state(folder: Path, camera: str) -> dict[str, Any]:
         return {"state": None, "updated_s": None}
 
 
-async def _stream(store: Store, looks: _Looks, seq: int, camera: str) -> AsyncGenerator[str]:
+async def _stream(store: Store, polls: _Polls, seq: int, camera: str) -> AsyncGenerator[str]:
     while True:
         yield ": listening\n\n"  # Only a write reveals that the connection is closed.
-        if seq not in looks:
-            looks[seq] = asyncio.create_task(_look(store, looks, seq))
-        # A subscriber that leaves must not end the look of the others.
-        seq, found = await asyncio.shield(looks[seq])
+        if seq not in polls:
+            polls[seq] = asyncio.create_task(_poll(store, polls, seq))
+        # A subscriber that leaves must not end the poll of the others.
+        seq, found = await asyncio.shield(polls[seq])
         for seq, payload in found:
             event = json.loads(payload)
             if camera in ("", event["camera"]):
                 yield f"id: {seq}\nevent: {event['type']}\ndata: {payload}\n\n"
 
 
-async def _look(store: Store, looks: _Looks, seq: int) -> tuple[int, list[tuple[int, str]]]:
+async def _poll(store: Store, polls: _Polls, seq: int) -> tuple[int, list[tuple[int, str]]]:
     await asyncio.sleep(_POLL_S)
-    del looks[seq]  # Subscribers that come later wait for the next one.
+    del polls[seq]  # Subscribers that come later wait for the next one.
     try:
         start = min(seq, await asyncio.to_thread(store.last_seq))  # lower in a new database
         return start, await asyncio.to_thread(store.events_after, start)
@@ -251,7 +248,7 @@ def _push(folder: Path, camera: str, file: bytes, captured: float | None) -> str
     """Send a frame, an image file, to a camera's process.
 
     Returns "" if the process accepts it, else what is wrong with the file. Raises OSError if the
-    process can't be reached, and TimeoutError if it is busy.
+    process can't be reached, TimeoutError if it is busy, and EOFError if it ends meanwhile.
     """
     with Client(str(folder / camera), "AF_UNIX") as connection:
         connection.send_bytes(json.dumps(captured).encode() + b"\n" + file)

@@ -3,7 +3,6 @@
 import csv
 import logging
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ log = logging.getLogger("plates.cameras")
 
 # Letters of Cyrillic and German plates, and the Latin letters that the recognizer reads for them.
 _TO_LATIN = str.maketrans("АВЕІКМНОРСТУХÄÖÜ", "ABEIKMHOPCTYXAOU", " \u00a0-.·")
-_LOOK_AGAIN_S = 5.0  # between two checks whether the file has changed
+_CHECK_EVERY_S = 5.0  # whether the file has changed
 
 
 def latin(text: str) -> str:
@@ -23,31 +22,36 @@ class PlateList:
     """Known plates from a CSV file: its column "plate", or the first if there is no header.
 
     Spaces, hyphens, case and Cyrillic look-alikes don't matter. Lines without a plate are ignored
-    and logged. Changes take effect some seconds later. Raises OSError if the file can't be read.
+    and logged. Changes take effect some seconds later. While the file can't be read, the list stays
+    as it was: at first empty.
     """
 
     def __init__(self, name: str, path: Path) -> None:
-        self.name, self._path, self._changed_ns, self._looked = name, path, -1, time.monotonic()
-        self._read_anew()
+        self.name, self._path, self._changed_ns = name, path, -1
+        self._by_part: dict[str, tuple[str, ...]] = {}
+        self._check()
 
     def near(self, texts: Iterable[str]) -> set[str]:
         """The listed texts that equal one of these texts or differ from it by one character."""
-        if time.monotonic() - self._looked >= _LOOK_AGAIN_S:
-            self._looked = time.monotonic()
-            try:
-                self._read_anew()
-            except OSError as error:
-                log.warning("list %s stays as it was: %s", self.name, error)
+        if time.monotonic() - self._checked >= _CHECK_EVERY_S:
+            self._check()
         parts = {part for text in texts for part in _parts(text)}
         return set[str]().union(*(self._by_part.get(part, ()) for part in parts))
 
-    def _read_anew(self) -> None:
-        if (changed_ns := self._path.stat().st_mtime_ns) != self._changed_ns:
-            by_part = defaultdict[str, tuple[str, ...]](tuple)
-            for text in set(_read(self._path)):
-                for part in _parts(text):
-                    by_part[part] += (text,)
-            self._by_part, self._changed_ns = by_part, changed_ns
+    def _check(self) -> None:
+        self._checked = time.monotonic()
+        try:
+            if (changed_ns := self._path.stat().st_mtime_ns) == self._changed_ns:
+                return
+            texts = set(_read(self._path))
+        except OSError as error:
+            log.warning("list %s can't be read, and stays as it was: %s", self.name, error)
+            return
+        by_part: dict[str, tuple[str, ...]] = {}
+        for text in texts:
+            for part in _parts(text):
+                by_part[part] = (*by_part.get(part, ()), text)
+        self._by_part, self._changed_ns = by_part, changed_ns
 
 
 def _read(path: Path) -> Iterator[str]:

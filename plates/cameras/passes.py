@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
+from uuid import uuid4
 
 import cv2
 import numpy as np
@@ -63,7 +64,7 @@ class _OpenPass:
     first: _Detection
     clock: tuple[Clock, float]  # of its times, and what they are ahead of the passes' own clock
     stream_at_start: Stream
-    id: str = field(default_factory=events.new_id)
+    id: str = field(default_factory=lambda: str(uuid4()))
     revision: int = 0  # of the last event; 0 before any
     frames: int = 1
     zones: dict[str, None] = field(default_factory=dict)
@@ -130,12 +131,10 @@ class Passes:
         self,
         camera: str,
         reader: Reader,
-        model: events.Model,
         zones: Mapping[str, Polygon] | None = None,
         lists: Sequence[PlateList] = (),
     ) -> None:
         self.camera = camera  # the name
-        self.model = model  # that reads the frames; may be changed
         self.reader = reader  # may be changed; new tracks use the new one
         self._zones = {name: np.array(area, np.float32) for name, area in (zones or {}).items()}
         self._lists = lists
@@ -293,7 +292,7 @@ class Passes:
                 frames_dropped=self._stream.frames_dropped - pass_.stream_at_start.frames_dropped,
                 reconnects=self._stream.reconnects - pass_.stream_at_start.reconnects,
             ),
-            model=self.model,
+            model=self.reader.model,
         )
         return Report(event, best.crop)
 

@@ -40,8 +40,8 @@ class RecognizerAway(Exception):
 class TritonRecognizer:
     """Reads frames with `plate_recognition` on a Triton, one after the other.
 
-    `model` and `reader` belong to the last response; they change with the model's version. With a
-    `key` to the embedded Triton, pixels are passed in shared memory; else, slower, in the request.
+    `reader` belongs to the last response; it changes with the model's version. With a `key` to the
+    embedded Triton, pixels are passed in shared memory; else, slower, in the request.
     """
 
     def __init__(self, settings: Settings, camera: str, key: str = "") -> None:
@@ -49,7 +49,6 @@ class TritonRecognizer:
         self._client = InferenceServerClient(**channel)
         self._countries = settings.countries
         self._shared = _SharedPixels(self._client, camera, key) if key else None
-        self.model = Model(version="", weights="")
         self.reader = Reader()
 
     def read(self, image: NDArray[np.uint8]) -> list[SeenPlate]:
@@ -76,11 +75,11 @@ class TritonRecognizer:
         found = {name: result.as_numpy(name) for name in _OUTPUTS}
         info = json.loads(found[TENSORS.model_info][0])
         model = Model(version=info["version"], weights=info["weights"])
-        if model != self.model:  # Choose texts with the settings of the new version.
+        if model != self.reader.model:  # Choose texts with the settings of the new version.
             spec = spec_from_json(RecognizerSpec, info["decoding"]["spec"], "spec")
             calibration = Calibration.from_json(json.dumps(info["decoding"]["calibration"]))
             countries = self._countries or spec.countries
-            self.model, self.reader = model, Reader(grammar_of(*countries), calibration, spec)
+            self.reader = Reader(grammar_of(*countries), calibration, spec, model)
         return _from_outputs(found, image)
 
 

@@ -60,9 +60,11 @@ def _readable(path: Path, info: pydantic.ValidationInfo[Any]) -> Path:
     return path
 
 
-def _with_environment(value: object) -> str:
+def _with_environment(value: object) -> object:
+    if not isinstance(value, str):
+        return value  # Pydantic refuses it.
     try:
-        return re.sub(r"\$\{(\w+)\}", lambda name: os.environ[name[1]], str(value))
+        return re.sub(r"\$\{(\w+)\}", lambda name: os.environ[name[1]], value)
     except KeyError as error:
         raise ValueError(f"expected an environment variable {error}, found none") from None
 

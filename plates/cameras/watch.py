@@ -120,8 +120,8 @@ def open_cameras(
 ) -> list[Camera]:
     """Open a camera for each address, named after it, for nets in this process."""
     config, names = nets.config, set[str]()
-    reader = Reader(config.grammar, config.calibration, config.specs.recognizer)
     model = Model(version=MODEL_VERSION, weights=weights)
+    reader = Reader(config.grammar, config.calibration, config.specs.recognizer, model)
     cameras: list[Camera] = []
     for address in addresses:
         url = urlsplit(redacted(address))
@@ -129,7 +129,7 @@ def open_cameras(
         while name in names:
             name += f"-{len(names) + 1}"
         names.add(name)
-        cameras.append((Source(address, fps), Passes(name, reader, model, lists=lists)))
+        cameras.append((Source(address, fps), Passes(name, reader, lists=lists)))
     return cameras
 
 

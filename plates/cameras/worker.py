@@ -110,11 +110,11 @@ def _follow(
     # End the passes that were open when this camera's previous process was killed.
     outbox.put(end_running)
     lists = [PlateList(name, file.lists[name]) for name in camera.lists]
-    passes = Passes(camera.name, recognizer.reader, recognizer.model, camera.zones, lists)
+    passes = Passes(camera.name, recognizer.reader, camera.zones, lists)
 
     def read(image: NDArray[np.uint8]) -> list[SeenPlate]:
         plates = recognizer.read(image)
-        passes.model, passes.reader = recognizer.model, recognizer.reader
+        passes.reader = recognizer.reader
         return plates
 
     source, stopping = _source(camera, folder, settings.limits), threading.Event()

@@ -35,6 +35,8 @@ def run(arguments: argparse.Namespace) -> None:
     from plates.cameras.lists import PlateList
     from plates.cameras.sources import file_path
 
+    for path in arguments.list:
+        path.open("rb").close()  # raises OSError, where the list would only log it
     lists = [PlateList(path.stem, path) for path in arguments.list]
     nets = load_nets(arguments)
     weights = check_manifest(arguments.weights)

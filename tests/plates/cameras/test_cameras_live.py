@@ -1,7 +1,7 @@
 """Cameras of a whole service: RTSP in, webhooks out; killed processes lose no pass."""
 
 import json
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -46,8 +46,8 @@ def service(folder, camera, receiver):
         name = "yard"
         crop = [0, 0.5, 1, 1]
     """)
-    with closing(store_of(folder)) as store:  # of a camera that was removed
-        store.add(a_pass(kind="updated", camera="gone"), None, [])
+    store = store_of(folder)
+    store.add(a_pass(kind="updated", camera="gone"), None, [])  # of a camera that was removed
     settings = {"PLATES_CAMERAS": f"{folder}/cameras.toml"}
     with (
         running_service(settings, folder / "log") as (supervisor, url),
@@ -55,8 +55,7 @@ def service(folder, camera, receiver):
     ):
         yield client, supervisor.pid
     # The stop ends all passes: none is left for the next start.
-    with closing(store_of(folder)) as store:
-        assert store.running() == []
+    assert store.running() == []
     log = (folder / "log").read_text()
     assert "secret@" not in log and TEXT not in log
 

@@ -27,13 +27,11 @@ GATE = {"name": "gate", "source": "rtsp://u:secret@host/1"}
 FILE = CamerasFile.model_validate({"cameras": [GATE, {"name": "door"}]})
 
 
-def gateway(fake, store, folder, **options):
-    return running_gateway(fake, make_router(FILE, store, folder), **options)
-
-
 @pytest.fixture
-def client(fake, store, tmp_path):
-    with gateway(fake, store, tmp_path) as client:
+def client(fake, store, tmp_path, monkeypatch):
+    # Frames don't wait in the queue of photos.
+    monkeypatch.setattr("api.reading.Admission", lambda *_: None)
+    with running_gateway(fake, make_router(FILE, store, tmp_path)) as client:
         yield client
 
 
@@ -106,12 +104,12 @@ def test_events_are_streamed_and_resume_after_the_last_event_id(client, store, t
 
 
 def test_subscribers_share_one_look_into_the_database(store, monkeypatch):
-    async def listen(looks):
-        streams = [http._stream(store, looks, 0, "") for _ in range(20)]
+    async def listen(polls):
+        streams = [http._stream(store, polls, 0, "") for _ in range(20)]
         assert {await anext(each) for each in streams} == {": listening\n\n"}
         first, *others = [asyncio.ensure_future(anext(each)) for each in streams]
         await asyncio.sleep(0.1)
-        first.cancel()  # Who leaves must not end the look of the others.
+        first.cancel()  # A subscriber that leaves must not end the others' poll.
         return await asyncio.gather(*others)
 
     store.add(a_pass(), None, ())
@@ -129,7 +127,7 @@ def test_camera_states_contain_no_password_of_a_source(client, tmp_path):
 
 
 def test_plates_are_shown_only_to_clients_with_a_token(fake, store, tmp_path):
-    with gateway(fake, store, tmp_path, tokens="abc") as client:
+    with running_gateway(fake, make_router(FILE, store, tmp_path), tokens="abc") as client:
         for path in ("cameras", "passes", "passes/p/picture", "events"):
             assert client.get(f"/v1/{path}").status_code == 401, path
         assert client.get("/readyz").status_code != 401
@@ -151,6 +149,9 @@ def test_a_pushed_frame_reaches_the_cameras_process(client, tmp_path, monkeypatc
     with Listener(str(tmp_path / "door"), "AF_UNIX"):  # a camera's process that is busy
         assert push(client, "door", PHOTO[:9000]).status_code == 503
     monkeypatch.undo()
+    with Listener(str(tmp_path / "door"), "AF_UNIX") as killed:  # after it got the frame
+        threading.Thread(target=lambda: killed.accept().recv_bytes()).start()
+        assert push(client, "door").status_code == 503
     with socket.socket(socket.AF_UNIX) as left:  # by a camera's process that was killed
         left.bind(str(tmp_path / "door"))
     statuses = [push(client, name).status_code for name in ("door", "gate", "nowhere")]
@@ -184,7 +185,7 @@ def test_frames_pushed_too_fast_are_refused_and_delay_no_other_request(client, s
 
 def test_an_answer_names_a_database_that_is_away(fake, tmp_path):
     store = store_of("postgresql://nobody@127.0.0.1:1/none")
-    with gateway(fake, store, tmp_path) as client:
+    with running_gateway(fake, make_router(FILE, store, tmp_path)) as client:
         began = time.monotonic()
         answer = client.get("/v1/passes")
         assert answer.status_code == 503 and "database" in answer.json()["detail"]

@@ -19,11 +19,11 @@ from plates.cameras.passes import Passes
 from plates.cameras.watch import annotated_videos, follow
 
 CAR, OTHER, ALIKE = "X556XM750", "B840CK197", "X558XM750"
-MODEL = Model(version="1", weights="sha256:0")
+READER = Reader(model=Model(version="1", weights="sha256:0"))
 
 
 def passes_of(**options):
-    return Passes("gate", Reader(calibration=Calibration(readable_from=0)), MODEL, **options)
+    return Passes("gate", replace(READER, calibration=Calibration(readable_from=0)), **options)
 
 
 def run(passes, script, fps=5, times=None):
@@ -237,6 +237,7 @@ def test_a_single_frame_of_a_fast_car_is_a_pass_if_its_reading_is_sure():
     events = run(passes_of(), lambda s, _end=6: [seen(CAR, (600, 400))] if s == 1 else [])
     assert [event.type for event in events] == ["pass.updated", "pass.ended"]
     assert events[1].text == CAR and events[1].evidence.frames_seen == 1
+    assert events[1].model == READER.model
 
 
 def test_two_frames_of_a_fast_car_are_one_pass_if_their_texts_agree():
@@ -244,7 +245,7 @@ def test_two_frames_of_a_fast_car_are_one_pass_if_their_texts_agree():
         x = {25: 200, 26: 800}.get(round(25 * second))
         return [seen(CAR, (x, 300), sure=0.98)] if x else []
 
-    [event] = ended(run(Passes("gate", Reader(), MODEL), script, fps=25))
+    [event] = ended(run(Passes("gate", READER), script, fps=25))
     assert event.evidence.frames_seen == 2 and event.candidates[0].text == CAR
 
 

@@ -48,7 +48,7 @@ def test_frames_are_read_alike_through_shared_memory_and_over_the_network(triton
     assert any("cv2" in path for path in libraries) and not any("torch" in p for p in libraries)
     # A segment is unlinked as soon as both processes map it, so that a kill leaves nothing.
     assert shared_memory() == before
-    assert recognizers[0].model.weights.startswith("sha256:")
+    config, found = nets.config, recognizers[0].reader
+    assert found.model.weights.startswith("sha256:")
     # This comes from Triton, which may be on another machine, not from the model repository.
-    grammar, calibration = nets.config.grammar, nets.config.calibration
-    assert recognizers[0].reader == Reader(grammar, calibration, nets.config.specs.recognizer)
+    assert found == Reader(config.grammar, config.calibration, config.specs.recognizer, found.model)

@@ -102,6 +102,7 @@ def test_files_that_are_no_tables_are_refused_without_passwords(tmp_path):
     for text in (
         'cameras = ["rtsp://admin:hunter2@camera"]',
         'storage = "postgresql://plates:hunter2@db/plates"',
+        '[[cameras]]\nname = "gate"\nsource = ["rtsp://admin:hunter2@camera"]',
         *("", "cameras = [", "[[targets]]\nname = [1]"),
     ):
         with pytest.raises(CameraSettingsError, match="cameras") as problem:

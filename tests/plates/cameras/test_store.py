@@ -234,11 +234,9 @@ def test_several_stores_open_a_new_database_at_once_and_lose_nothing(open_store)
         assert late.result(20)
 
 
-def test_events_wait_while_the_database_is_away(postgres, caplog):
+def test_events_wait_while_the_database_is_away(postgres):
     store = store_of(postgres.new_database())
-    outbox = Outbox()
-    outbox.put(partial(store.add, a_pass(1), None, ["a"]))
-    assert outbox.close()
+    assert store.add(a_pass(1), None, ["a"])
     outbox = Outbox()
     postgres.stop()
     try:

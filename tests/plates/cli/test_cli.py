@@ -108,6 +108,7 @@ def test_training_options_are_the_fields_of_its_configuration(trained, run, tmp_
         ("health http://127.0.0.1:1/readyz", "127.0.0.1:1/readyz: "),
         ("health http://127.0.0.1:1/ --ca-file /no/such/file", "--ca-file /no/such/file"),
         ("watch a.mp4 --fps 0", "--fps: expected 1 or more"),
+        ("watch a.mp4 --list none.csv", "none.csv: No such file or directory"),
         ("health http://127.0.0.1:1/ --timeout -1", "--timeout: expected 0.1 to 3600"),
         ("bench soak --url http://h", "--url needs --pid"),
         ("bench soak --url http://h --pid 99999999", "--pid 99999999: expected a running process"),
