@@ -1,5 +1,8 @@
 """A camera's events: the JSON of a pass, the same for files, webhooks, brokers and the gateway."""
 
+import secrets
+import time
+import uuid
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
@@ -101,3 +104,9 @@ class Pass(BaseModel):
     match: Match | None
     stream: Stream
     model: Model
+
+
+def new_id() -> str:
+    """A UUID that sorts by time (version 7, RFC 9562)."""
+    bits = (time.time_ns() // 10**6) << 80 | 0x7 << 76 | secrets.randbits(76)
+    return str(uuid.UUID(int=bits & ~(0x3 << 62) | 0x2 << 62))

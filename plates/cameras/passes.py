@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
-from uuid import uuid4
 
 import cv2
 import numpy as np
@@ -64,7 +63,7 @@ class _OpenPass:
     first: _Detection
     clock: tuple[Clock, float]  # of its times, and what they are ahead of the passes' own clock
     stream_at_start: Stream
-    id: str = field(default_factory=lambda: str(uuid4()))
+    id: str = field(default_factory=events.new_id)
     revision: int = 0  # of the last event; 0 before any
     frames: int = 1
     zones: dict[str, None] = field(default_factory=dict)
