@@ -48,9 +48,13 @@ def check_manifest(folder: Path = WEIGHTS_DIR) -> str:
         if len(line) != 2:
             raise WeightsError(f"{manifest}: not a line of sha256sum: {' '.join(line)!r}")
         expected[line[1]] = line[0]
-    for path in _files(folder):
+    measured = [folder / CALIBRATION] if CALIBRATION in expected else []
+    for path in dict.fromkeys(_files(folder) + measured):
         if not path.is_file():
-            raise WeightsError(f"{path} is missing: train it with `plates train`")
+            raise WeightsError(
+                f"{path} is missing: restore it, or make it with `plates train` or "
+                "`plates calibrate`"
+            )
         if expected.get(path.name) != sha256_of(path):
             raise WeightsError(f"{path}: its SHA-256 is not the one in {manifest.name}")
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -58,6 +58,11 @@ def test_the_manifest_detects_a_changed_byte(tmp_path):
     (tmp_path / "rectifier.safetensors").write_bytes(b"Rectifier")
     with pytest.raises(release.WeightsError, match=r"rectifier\.safetensors"):
         release.check_manifest(tmp_path)
+    (tmp_path / "calibration.json").touch()
+    release.write_manifest(tmp_path)
+    (tmp_path / "calibration.json").unlink()
+    with pytest.raises(release.WeightsError, match=r"calibration\.json is missing: restore it"):
+        release.check_manifest(tmp_path)
     (tmp_path / "SHA256SUMS").write_text("only-one-word\n")
     with pytest.raises(release.WeightsError, match="only-one-word"):
         release.check_manifest(tmp_path)
