@@ -178,4 +178,7 @@ def test_recognizers_that_do_not_fit_are_refused(tmp_path, nets, files, alphabet
     lprnet, stn = (tmp_path / f"{name}.pt" for name in files)
     with pytest.raises((release.WeightsError, SpecError), match=message):
         import_recognizer(lprnet, stn, alphabet, tmp_path / "mine", [country])
+    torch.save({"head.bias": torch.ones(())}, lprnet)
+    with pytest.raises((release.WeightsError, SpecError)):
+        import_recognizer(lprnet, stn, alphabet, tmp_path / "mine", [country])
     assert not (tmp_path / "mine").exists()
