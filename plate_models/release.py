@@ -48,13 +48,14 @@ def check_manifest(folder: Path = WEIGHTS_DIR) -> str:
         if len(line) != 2:
             raise WeightsError(f"{manifest}: not a line of sha256sum: {' '.join(line)!r}")
         expected[line[1]] = line[0]
-    measured = [folder / CALIBRATION] if CALIBRATION in expected else []
-    for path in dict.fromkeys(_files(folder) + measured):
+    if CALIBRATION in expected and not (folder / CALIBRATION).exists():
+        raise WeightsError(
+            f"{folder / CALIBRATION} is missing: restore it, or run `plates weights --weights "
+            f"{folder}` to read without a calibration"
+        )
+    for path in _files(folder):
         if not path.is_file():
-            raise WeightsError(
-                f"{path} is missing: restore it, or make it with `plates train` or "
-                "`plates calibrate`"
-            )
+            raise WeightsError(f"{path} is missing: train it with `plates train`")
         if expected.get(path.name) != sha256_of(path):
             raise WeightsError(f"{path}: its SHA-256 is not the one in {manifest.name}")
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -21,7 +21,7 @@ from plate_models.images.outline import SIDEWAYS
 _RUN_LENGTH = 8
 _CLIP = re.compile(r"(?P<clip>ro_\w+)\.mp4_t_(?P<second>\d+)\.\w+$")
 
-_SEEN = Path(__file__).parent / "world_seen.json"
+_FINDINGS = Path(__file__).parent / "world_seen.json"
 
 Box = tuple[float, float, float, float]
 
@@ -44,7 +44,7 @@ class LabelledPlate:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Findings:
     """A person's findings in a photo in addition to its labels; boxes have the same coordinates."""
 
     # CRC-32 of the texts on the plates: the recognizer learns those of its own candidates that are
@@ -61,7 +61,7 @@ class LabelledPhoto:
 
     path: Path
     plates: tuple[LabelledPlate, ...] = ()
-    seen: Seen = Seen()
+    findings: Findings = Findings()
 
     def read(self) -> NDArray[np.uint8]:
         """Decode to (H, W, 3) uint8 RGB, upright; raises `ImageError`, which names the file."""
@@ -145,9 +145,9 @@ def load_world_photos(data: Path, held_out: bool) -> list[LabelledPhoto]:
     """List ``world_photos`` of a data folder: the training part or the held-out fifth."""
     photos = load_labels(data / "world_photos")
     chosen = validation_names(photo.path.name for photo in photos)
-    seen = TypeAdapter(dict[str, Seen]).validate_json(_SEEN.read_bytes())
+    known = TypeAdapter(dict[str, Findings]).validate_json(_FINDINGS.read_bytes())
     return [
-        replace(photo, seen=seen.get(photo.path.name, Seen()))
+        replace(photo, findings=known.get(photo.path.name, Findings()))
         for photo in photos
         if (photo.path.name in chosen) == held_out
     ]

@@ -47,7 +47,7 @@ class Lens:
             bent = bent + points - self.straighten(bent)
         return bent
 
-    def see(self, image: Field) -> Field:
+    def project(self, image: Field) -> Field:
         """Apply defocus, motion blur, distortion, vignetting and veil to (H, W, 3) float32."""
         kernels = [_disc(self.disc_px)]
         if any(self.motion_px):
@@ -55,10 +55,10 @@ class Lens:
         for kernel in kernels:
             image = np.asarray(cv2.filter2D(image, -1, kernel, borderType=cv2.BORDER_REFLECT))
         column, row, radius = _rays(self.size_wh, self.bend)
-        seen = cv2.remap(image, column, row, cv2.INTER_LINEAR, None, cv2.BORDER_REFLECT)
+        bent = cv2.remap(image, column, row, cv2.INTER_LINEAR, None, cv2.BORDER_REFLECT)
         veil = self.veil * float(image.mean())
         left = 1 - self.fall_off * radius
-        return np.asarray(seen * cv2.merge([left, left, left]) + veil, np.float32)
+        return np.asarray(bent * cv2.merge([left, left, left]) + veil, np.float32)
 
 
 # All frames of a video have the same distortion.

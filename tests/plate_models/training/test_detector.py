@@ -182,7 +182,7 @@ def test_training_makes_weights_from_photos_and_labels(monkeypatch, tmp_path):
     boxes = {"plates": [5, 6, 35, 16], "unclear": [0, 0, 9, 9], "mistaken": [40, 1, 50, 9]}
     seen = {key: [box] for key, box in boxes.items()}
     (data / "seen.json").write_text(json.dumps({f"w_{seed}.jpg": seen for seed in range(12)}))
-    monkeypatch.setattr("plate_models.training.labels._SEEN", data / "seen.json")
+    monkeypatch.setattr("plate_models.training.labels._FINDINGS", data / "seen.json")
     photo = detection_data.load_world(data)[0]
     assert photo.boxes[1].tolist() == boxes["plates"]
     assert photo.unclear.max() == 9 and photo.mistaken.tolist() == [boxes["mistaken"]]

@@ -175,7 +175,7 @@ def test_crops_are_cut_as_in_serving(size_wh):
     margin = (high - low) * (1 - 1 / widened) / 2
     box = np.concatenate([low + margin, high - margin])[None]
     # A tensor's crops are computed by torch; an array's by Pillow, like `cut_crop`.
-    served = crop_boxes(torch.from_numpy(photo), box)[0].numpy().transpose(1, 2, 0)
+    served = crop_boxes(torch.from_numpy(photo), box, np.array([1]))[0].numpy().transpose(1, 2, 0)
     assert np.abs(crop.astype(int) - served).max() <= 2
     assert np.allclose(quad, [[0, 0], RECTIFIER.crop_hw[::-1]])
 
