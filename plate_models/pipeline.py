@@ -87,9 +87,6 @@ class PipelineConfig:
         return cls(specs, grammar_of(*specs.recognizer.countries), calibration)
 
 
-DEFAULT_CONFIG = PipelineConfig()
-
-
 @dataclass(frozen=True)
 class Plate:
     """One plate of a photo."""
@@ -141,7 +138,7 @@ def read_plates(
     detect: Detect,
     rectify: Rectify,
     recognize: Recognize,
-    config: PipelineConfig = DEFAULT_CONFIG,
+    config: PipelineConfig = PipelineConfig(),
 ) -> list[Plate]:
     """Find and read every plate in a photo, in descending order of detection score.
 

@@ -139,16 +139,13 @@ class Window:
     lines: NDArray[np.int64]  # (K,) int64 lines of text on each plate, 1 or 2; 0 if unknown
 
 
+@dataclass(frozen=True)
 class WindowSampler:
     """Draws windows from photos; the same generator state gives the same windows."""
 
-    def __init__(
-        self,
-        photos: Sequence[TrainingPhoto],
-        negatives: Sequence[TrainingPhoto] = (),
-        settings: WindowSettings = WindowSettings(),
-    ) -> None:
-        self.photos, self.negatives, self.settings = photos, negatives, settings
+    photos: Sequence[TrainingPhoto]
+    negatives: Sequence[TrainingPhoto] = ()
+    settings: WindowSettings = WindowSettings()
 
     def draw(self, rng: Generator) -> Window:
         """Compose a window of cells and degrade it like a camera."""

@@ -4,7 +4,7 @@ The camera is simulated at the photo's own scale. A plate 60 px wide is blurred,
 compressed at 60 px and only then enlarged to the crop's size, as in serving.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import cv2
 import numpy as np
@@ -42,7 +42,7 @@ class CropStyle:
     box_jitter: tuple[float, float] = (0.02, 0.055)
     sloppy_share: float = 0.4
     holder_box_share: float = 0.25  # of boxes around the holder, not the plate
-    plate: PlateStyle = plates.DEFAULT_STYLE
+    plate: PlateStyle = field(default_factory=PlateStyle)
     # Of night scenes lit by an infrared lamp: sheets shine, everything else is nearly black.
     infrared_share: float = 0.06
     photo: PhotoStyle = BAD_CAMERAS

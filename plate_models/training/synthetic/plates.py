@@ -50,9 +50,6 @@ class PlateStyle:
     holder_share: float = 0.82  # around a car's plate
 
 
-DEFAULT_STYLE = PlateStyle()
-
-
 @dataclass(frozen=True)
 class Design:
     """A plate's text and kind, before it is printed."""
@@ -96,7 +93,7 @@ def sample_design(kind: str, rng: Generator, text: str = "") -> Design:
 
 
 def render_plate(
-    design: Design, width_px: float, rng: Generator, style: PlateStyle = DEFAULT_STYLE
+    design: Design, width_px: float, rng: Generator, style: PlateStyle = PlateStyle()
 ) -> PlateImage:
     """Draw a plate, flat and evenly lit, with or without a holder around it.
 

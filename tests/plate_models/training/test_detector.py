@@ -6,7 +6,6 @@ from functools import partial
 
 import cv2
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -19,7 +18,6 @@ from plate_models.training.detection_loss import Targets, detection_loss
 from plate_models.training.detector import DetectorTraining, Training, train
 from plate_models.training.imaging import box_corners
 from plate_models.training.labels import validation_names
-from plate_models.training.run import Experiment, Run
 
 NOTHING, BOX = torch.zeros(0, 5), torch.tensor([[0.0, 40.0, 50.0, 90.0, 66.0]])
 
@@ -128,45 +126,13 @@ def test_training_lowers_the_loss_and_a_resumed_run_continues_it(monkeypatch, tm
     training = Training(config)
     losses = losses_of(training, 20)
     assert np.mean(losses[-5:]) < 0.85 * np.mean(losses[:5])
+    training.curves.append({"samples": 80, "loss": losses[-1]})
     training.save()
     expected = losses_of(training, 2)
     resumed = Training(config)
+    assert resumed.curves == training.curves
     assert (resumed.steps, resumed.samples) == (20, 20 * 4) and resumed.elapsed_s > 0
     assert losses_of(resumed, 2) == pytest.approx(expected, rel=1e-3)
-
-
-class OneWeight(Run[None]):
-    """A training that takes no time, to see what its reports leave."""
-
-    def step(self, _):
-        loss = self.net(torch.ones(1, 1, 2, 2)).square().mean()
-        self.learn(loss, samples=1, most_gradient=1.0)
-        return {"loss": loss.item()}
-
-
-def test_a_training_stopped_while_drawing_continues_its_curves(monkeypatch, tmp_path):
-    def start():
-        config = Experiment(folder=tmp_path, minutes=0.05, peak_rate=0.1, report_every=50, seed=0)
-        net = torch.nn.Conv2d(1, 1, 1)
-        return OneWeight(config, net, [{"params": net.parameters()}])
-
-    def save_one(_, path):
-        if path.exists():
-            raise OSError("disk full")
-        path.touch()
-
-    with monkeypatch.context() as full_disk:
-        full_disk.setattr("matplotlib.figure.Figure.savefig", save_one)
-        with pytest.raises(OSError, match="disk full"):
-            start().use_up(lambda _: None)
-    assert start().samples == 100
-    table = tmp_path / "curves.csv"
-    table.write_text(table.read_text()[:-5])  # as a full disk cuts a line off
-    start().use_up(lambda _: None)
-    curves = pd.read_csv(table)
-    assert [*curves] == ["samples", "loss", "rate"]
-    assert curves.samples[0] == 50 and (curves.samples.diff()[1:] > 0).all()
-    assert len(curves) > 2 and (tmp_path / "curves.png").stat().st_size > 1000
 
 
 def test_training_makes_weights_from_photos_and_labels(monkeypatch, tmp_path):
@@ -192,6 +158,10 @@ def test_training_makes_weights_from_photos_and_labels(monkeypatch, tmp_path):
     monkeypatch.setattr(detector, "WindowSampler", partial(WindowSampler, settings=SMALL))
     places = {"data": data, "folder": data / "run"}
     config = DetectorTraining(**places, minutes=0.02, batch_size=4, report_every=2)
+    (data / "full" / "curves.csv").mkdir(parents=True)  # can't be written, as on a full disk
+    with pytest.raises(IsADirectoryError):
+        train(replace(config, folder=data / "full", minutes=5))
+    assert torch.load(data / "full" / "checkpoint.pt", weights_only=True)["samples"] == 8
     path = train(config)
     assert path == data / "run" / "detector.safetensors"
     trained = torch.load(data / "run" / "finished.pt", weights_only=True)
