@@ -47,8 +47,7 @@ def train():
         take_over(net, weights.read_file(release.WEIGHTS_DIR / f"{name}.safetensors"))
     # The other layers see strokes, as in any alphabet: training them takes five times as long.
     reader.eval().requires_grad_(False)
-    untrained = LPRNet(SPECS.recognizer)
-    net.head, net.steps_per_column = untrained.head, untrained.steps_per_column
+    net.head, net.steps_per_column = LPRNet(SPECS.recognizer).head, 1
     rng = np.random.default_rng(0)
     optimizer = torch.optim.AdamW(net.head.parameters())
     crops = [[render_crop(rng, EASY) for _ in range(16)] for _ in range(30)]
