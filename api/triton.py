@@ -160,7 +160,7 @@ def _recognition(outputs: Mapping[str, NDArray[Any] | None]) -> Recognition:
         characters = tuple(zip(candidates[0], found["character_scores"][row], strict=False))
         guesses = tuple(zip(candidates, found["candidate_scores"][row], strict=True))
         text, score = texts[row], found["text_scores"][row]
-        reading = Reading(text, score, text != "", formats[row], characters, guesses)
+        reading = Reading(text, score, formats[row], characters, guesses)
         box, quad = found[TENSORS.coordinates][row], found["quads"][row]
         plates.append(answer_of(reading, box, quad, found["detection_scores"][row]))
     return Recognition(plates, info)

@@ -207,20 +207,20 @@ def outputs_of(
     photo: Any,
     origin: Origin,
     wanted: Collection[str],
-    timing_ms: Mapping[str, float] | None = None,
+    timing_ms: Mapping[str, float],
 ) -> dict[str, Array]:
     """Convert N plates to the requested output arrays, N rows each.
 
     Strings are object arrays. ``candidates`` are padded with "", scores with NaN, ``log_probs`` as
-    by `ctc.stack`. ``model_info`` is one row of JSON; it has the milliseconds per stage if given,
-    and the parameters to decode ``log_probs`` if these are wanted.
+    by `ctc.stack`. ``model_info`` is one row of JSON; it has the milliseconds per stage, and the
+    parameters to decode ``log_probs`` if these are wanted.
     """
     outputs = arrays_of(plates, wanted)
     if TENSORS.model_info in wanted:
         info = {
             **vars(origin),
             "image": {"width": photo.shape[1], "height": photo.shape[0]},
-            **({} if timing_ms is None else {"timing_ms": dict(timing_ms)}),
+            "timing_ms": dict(timing_ms),
         }
         if TENSORS.log_probs not in wanted:
             del info["decoding"]

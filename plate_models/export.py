@@ -221,8 +221,8 @@ def inputs_for(specs: Specs, rectify: Net) -> dict[str, list[Tensor]]:
         torch.from_numpy(np.stack([letterbox(scene, canvas_hw)[0] for scene in scenes]))
         for canvas_hw in specs.detector.canvases_hw
     ]
-    box = np.array([_GOLDEN_PLATE])
-    views = [crop_boxes(scene, box, None, specs.rectifier) for scene in scenes]
+    where = np.array([_GOLDEN_PLATE]), np.array([1])  # its box, and lines of text
+    views = [crop_boxes(scene, *where, specs.rectifier) for scene in scenes]
     rectifier = specs.rectifier
     crops = torch.from_numpy((np.concatenate(views) - rectifier.mean) / rectifier.std)
     with torch.inference_mode():

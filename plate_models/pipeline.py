@@ -87,9 +87,6 @@ class PipelineConfig:
         return cls(specs, grammar_of(*specs.recognizer.countries), calibration)
 
 
-DEFAULT_CONFIG = PipelineConfig()
-
-
 @dataclass(frozen=True)
 class Plate:
     """One plate of a photo."""
@@ -141,7 +138,7 @@ def read_plates(
     detect: Detect,
     rectify: Rectify,
     recognize: Recognize,
-    config: PipelineConfig = DEFAULT_CONFIG,
+    config: PipelineConfig = PipelineConfig(),
 ) -> list[Plate]:
     """Find and read every plate in a photo, in descending order of detection score.
 
@@ -277,7 +274,7 @@ def _low_characters(read: Read, views: list[_View], config: PipelineConfig) -> l
     readings = choose_readings(predictions, config)
     for view, middle, reading in zip(low, predictions, readings, strict=True):
         wrong = len(reading.best) < _LOW_LENGTH or country_of(reading.format) == learnt
-        reading = _unreadable(reading) if wrong else reading
+        reading = replace(reading, text="") if wrong else reading
         further.append(replace(view, prediction=middle, reading=reading))
     return further
 
@@ -293,11 +290,7 @@ def _reject_signs_and_cut_plates(views: list[_View], width: int, home: str) -> N
         beside = min(view.box[0], width - view.box[2])
         cut = near < _EDGE * height or beside < _BOX_EDGE * height
         if sign or (cut and far > height):
-            view.reading = _unreadable(view.reading)
-
-
-def _unreadable(reading: Reading) -> Reading:
-    return replace(reading, text="", readable=False)
+            view.reading = replace(view.reading, text="")
 
 
 def _plate_of(view: _View, shape: tuple[int, ...]) -> Plate:
@@ -305,10 +298,10 @@ def _plate_of(view: _View, shape: tuple[int, ...]) -> Plate:
     # The quad of a readable plate is exact; that of an unreadable one may be anywhere.
     read = view.hull.clip(0, (shape[1], shape[0]) * 2)
     x0, y0, x1, y1 = (read if view.reading.readable else view.box).tolist()
-    seen = view.prediction
-    quad = tuple((x, y) for x, y in seen.quad.tolist())
+    shown = view.prediction
+    quad = tuple((x, y) for x, y in shown.quad.tolist())
     box = x0, y0, x1, y1
-    return Plate(box, quad, view.score, seen.lines, view.reading, seen.crop, seen.log_probs)
+    return Plate(box, quad, view.score, shown.lines, view.reading, shown.crop, shown.log_probs)
 
 
 def _is_plate(plate: Plate, sure_box: float = _SURE_BOX) -> bool:
@@ -353,7 +346,7 @@ def read_regions(
     lines: Lines,
     rectify: Rectify,
     recognize: Recognize,
-    config: PipelineConfig = DEFAULT_CONFIG,
+    config: PipelineConfig,
     span: tuple[float, float] | None = None,
     motions: Floats | None = None,
 ) -> list[Prediction]:
@@ -387,7 +380,7 @@ def read_regions(
 
 def choose_readings(
     predictions: Sequence[Prediction],
-    config: PipelineConfig = DEFAULT_CONFIG,
+    config: PipelineConfig,
     further: Sequence[Sequence[ctc.Array]] = (),
 ) -> list[Reading]:
     """Choose the text of each of N >= 1 plates of a photo from the nets' output.

@@ -185,8 +185,8 @@ def _warp(crops: Floats, theta: Floats, size_hw: tuple[int, int]) -> Floats:
         matrix = leave @ np.vstack((affine, (0, 0, 1))) @ enter
         flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
         picture = np.ascontiguousarray(crop.transpose(1, 2, 0))
-        seen = cv2.warpAffine(picture, matrix, (w, h), None, flags, cv2.BORDER_REPLICATE)
-        planes[:] = seen.transpose(2, 0, 1)
+        warped = cv2.warpAffine(picture, matrix, (w, h), None, flags, cv2.BORDER_REPLICATE)
+        planes[:] = warped.transpose(2, 0, 1)
     return sampled
 
 

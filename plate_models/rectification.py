@@ -88,21 +88,20 @@ def batches_of(batch: Any, most: int) -> list[Any]:
 
 
 def widen_boxes(
-    boxes_xyxy: NDArray[Any], lines: Lines | None = None, spec: RectifierSpec = RECTIFIER
+    boxes_xyxy: NDArray[Any], lines: Lines, spec: RectifierSpec = RECTIFIER
 ) -> NDArray[Any]:
     """Add the spec's margins, shares of a box's sides, to (N, 4) boxes, half on each side.
 
-    `lines` are (N,) int64, 1 or 2; None if all plates have one. The result may reach beyond the
-    photo.
+    `lines` are (N,) int64, 1 or 2. The result may reach beyond the photo.
     """
     first, last = boxes_xyxy[:, :2], boxes_xyxy[:, 2:]
     margins = np.array([spec.margin_hw(1)[::-1], spec.margin_hw(2)[::-1]], boxes_xyxy.dtype)
-    margin = (last - first) * margins[0 if lines is None else lines - 1] / 2
+    margin = (last - first) * margins[lines - 1] / 2
     return np.concatenate((first - margin, last + margin), axis=1)
 
 
 def crop_boxes(
-    image: Any, boxes_xyxy: Floats, lines: Lines | None = None, spec: RectifierSpec = RECTIFIER
+    image: Any, boxes_xyxy: Floats, lines: Lines, spec: RectifierSpec = RECTIFIER
 ) -> Any:
     """Cut boxes with their margins out of a photo and resize them to the crop's size.
 
@@ -117,7 +116,7 @@ def crop_boxes(
     return concatenate([crop(image, region, spec.crop_hw) for region in regions])
 
 
-def rectified_rgb(found: Rectified, spec: RectifierSpec = RECTIFIER) -> NDArray[np.uint8]:
+def rectified_rgb(found: Rectified, spec: RectifierSpec) -> NDArray[np.uint8]:
     """Rectified plates for display: (N, h, w, 3) uint8 RGB, on the host."""
     shown = resample(found.crops, found.theta, spec.shown_hw)
     pictures = (shown * spec.std + spec.mean).round().clip(0, 255).swapaxes(1, 2).swapaxes(2, 3)
@@ -140,7 +139,7 @@ def corners_in_crop(theta: Floats) -> Floats:
 
 
 def quads_from_theta(
-    theta: Floats, boxes_xyxy: Floats, lines: Lines | None = None, spec: RectifierSpec = RECTIFIER
+    theta: Floats, boxes_xyxy: Floats, lines: Lines, spec: RectifierSpec = RECTIFIER
 ) -> Floats:
     """(N, 4, 2): corners TL, TR, BR, BL of rectified plates, in photo pixels.
 

@@ -48,6 +48,11 @@ def check_manifest(folder: Path = WEIGHTS_DIR) -> str:
         if len(line) != 2:
             raise WeightsError(f"{manifest}: not a line of sha256sum: {' '.join(line)!r}")
         expected[line[1]] = line[0]
+    if CALIBRATION in expected and not (folder / CALIBRATION).exists():
+        raise WeightsError(
+            f"{folder / CALIBRATION} is missing: restore it, or run `plates weights --weights "
+            f"{folder}` to read without a calibration"
+        )
     for path in _files(folder):
         if not path.is_file():
             raise WeightsError(f"{path} is missing: train it with `plates train`")

@@ -196,13 +196,9 @@ def spec_from_json(kind: type[S], values: object, where: str) -> S:
     Raises SpecError; its message begins with `where` and names the field, what was expected and
     what was found.
     """
-    if isinstance(values, dict):
-        if kind is RecognizerSpec and "countries" not in values:
-            values = dict(values)
-            values["countries"] = [values.pop("country", "ru")]
-        elif kind is Specs and "recognizer" in values:
-            found = spec_from_json(RecognizerSpec, values["recognizer"], f"{where}.recognizer")
-            values = values | {"recognizer": spec_to_json(found)}
+    if kind is RecognizerSpec and isinstance(values, dict) and "countries" not in values:
+        values = dict(values)
+        values["countries"] = [values.pop("country", "ru")]
     with named(where):
         return pydantic.TypeAdapter(kind).validate_json(json.dumps(values))
 

@@ -7,6 +7,7 @@ other anchors or another width work as well as ours.
 import hashlib
 import json
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -247,22 +248,20 @@ def load_modules(folder: Path = WEIGHTS_DIR, device: str = "cpu") -> Nets:
     if (path := folder / release.CALIBRATION).exists():
         try:
             measured = Calibration.from_json(path.read_text(encoding="utf-8"))
-            measured.check(measured_with(folder))
+            measured.check(measured_with(folder, specs.recognizer.countries))
         except (OSError, UnicodeDecodeError, calibration.CalibrationError) as error:
             raise WeightsError(f"{path}: {error}") from error
     config = PipelineConfig.of(specs, measured)
     return Nets(detect, rectify, recognize, config, "torch", device)
 
 
-def measured_with(folder: Path = WEIGHTS_DIR) -> dict[str, str]:
+def measured_with(folder: Path, countries: Sequence[str]) -> dict[str, str]:
     """Hex SHA-256 of everything that scores depend on, by name: nets, formats, constants."""
     nets = {name: folder / f"{name}.safetensors" for name in ("recognizer", "rectifier")}
-    contract = read_file(nets["recognizer"]).contract
-    names = contract.get("countries") or [contract.get("country", "ru")]
-    files = [COUNTRIES / f"{name}.toml" for name in names]
+    files = [COUNTRIES / f"{name}.toml" for name in countries]
     # Hash values instead of files: comments and the order of lines don't change scores.
-    countries = [without_plates(tomllib.loads(file.read_text("utf-8-sig"))) for file in files]
-    values: dict[str, Any] = {"country": [*countries, ABROAD] if len(names) > 1 else countries[0]}
+    tables = [without_plates(tomllib.loads(file.read_text("utf-8-sig"))) for file in files]
+    values: dict[str, Any] = {"country": [*tables, ABROAD] if len(tables) > 1 else tables[0]}
     for name, module in (("grammar", grammar), ("colour", appearance)):
         values[name] = sorted((k, repr(v)) for k, v in vars(module).items() if k.isupper())
     return {name: sha256_of(path) for name, path in nets.items()} | {

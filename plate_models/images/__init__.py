@@ -87,11 +87,12 @@ class TooManyPixels(ImageError, slug="too-many-pixels"):
 
 
 class ImageHeader(NamedTuple):
-    """The file's type, and the size of the upright photo by its header."""
+    """The file's type, the size of the upright photo, and how `decode` will turn it."""
 
     format: str
     width: int
     height: int
+    orientation: int  # by EXIF, 1 to 8; any other value means upright
 
 
 def check_header(data: bytes, limits: Limits = LIMITS) -> ImageHeader:
@@ -180,7 +181,7 @@ def _open(data: bytes, limits: Limits) -> tuple[ImageHeader, Outline, Any]:
     if file.mode in ("I", "F"):
         raise UnsupportedType("Samples of 32 bits are not read. Convert the picture to JPEG.")
     width, height = size_wh[::-1] if outline.orientation in SIDEWAYS else size_wh
-    return ImageHeader(image_type, width, height), outline, file
+    return ImageHeader(image_type, width, height, outline.orientation), outline, file
 
 
 def too_many_bytes_message(limits: Limits) -> str:

@@ -57,7 +57,7 @@ def choose_reading(
     for text, p in chain.from_iterable(ctc.beam_decode(each, spec.alphabet) for each in views):
         if text:
             beam[text] = beam.get(text, 0.0) + p / len(views)
-    seen = Likelihoods(
+    found = Likelihoods(
         ctc.greedy_decode(log_probs, spec.alphabet),
         beam,
         lambda texts: np.mean(
@@ -67,11 +67,11 @@ def choose_reading(
             [ctc.character_alternatives(each, text, spec.alphabet) for each in views], axis=0
         ),
     )
-    return choose(seen, evidence, grammar, calibration, spec)
+    return choose(found, evidence, grammar, calibration, spec)
 
 
 def choose(
-    seen: Likelihoods,
+    found: Likelihoods,
     evidence: Evidence,
     grammar: Grammar,
     calibration: Calibration,
@@ -82,10 +82,10 @@ def choose(
         # Training used the exact typeface of the weights' first country.
         learnt = tried.abroad is None and tried.name == spec.countries[0]
         floor = 0.0 if learnt else _SPELLING_FLOOR
-        ranked = _posteriors(seen, evidence, tried, spec.alphabet, floor)
+        ranked = _posteriors(found, evidence, tried, spec.alphabet, floor)
         if not ranked:
-            return Reading("", 0.0, False, UNKNOWN, (), ())
-        candidates = _scored(_with_raw(ranked, seen.raw, spec.candidates), calibration)
+            return Reading("", 0.0, UNKNOWN, (), ())
+        candidates = _scored(_with_raw(ranked, found.raw, spec.candidates), calibration)
         best, score = candidates[0]
         format_name = tried.judge(best, evidence)[0]
         at_home = country_of(format_name) == grammar.name
@@ -93,8 +93,8 @@ def choose(
         readable = score >= least and len(best) in LENGTHS
         if readable and at_home:
             break
-    characters = _characters(seen, best, evidence, tried, spec.alphabet, floor)
-    return Reading(best if readable else "", score, readable, format_name, characters, candidates)
+    characters = _characters(found, best, evidence, tried, spec.alphabet, floor)
+    return Reading(best if readable else "", score, format_name, characters, candidates)
 
 
 def _scored(
@@ -108,16 +108,16 @@ def _scored(
 
 
 def _posteriors(
-    seen: Likelihoods, evidence: Evidence, grammar: Grammar, alphabet: str, floor: float
+    found: Likelihoods, evidence: Evidence, grammar: Grammar, alphabet: str, floor: float
 ) -> list[tuple[str, float]]:
     """Each candidate's probability of being right, by likelihood and grammar, best first."""
-    likelihoods = dict(seen.beam)
-    listed = [seen.raw, *(text for text, p in likelihoods.items() if p > _NEGLIGIBLE)]
+    likelihoods = dict(found.beam)
+    listed = [found.raw, *(text for text, p in likelihoods.items() if p > _NEGLIGIBLE)]
     spelled = (other for text in listed for other in grammar.respellings(text))
     known = set(alphabet)
-    new = dict.fromkeys(text for text in (seen.raw, *spelled) if text and set(text) <= known)
+    new = dict.fromkeys(text for text in (found.raw, *spelled) if text and set(text) <= known)
     added = [text for text in new if text not in likelihoods]
-    likelihoods |= zip(added, seen.of(added), strict=True)
+    likelihoods |= zip(added, found.of(added), strict=True)
     weighted = [
         (p * weight, weight, text)
         for text, p in (_with_floor(likelihoods, floor) if floor else likelihoods).items()
@@ -148,14 +148,14 @@ def _with_floor(likelihoods: Mapping[str, float], floor: float) -> dict[str, flo
 
 
 def _characters(
-    seen: Likelihoods, text: str, evidence: Evidence, grammar: Grammar, alphabet: str, floor: float
+    found: Likelihoods, text: str, evidence: Evidence, grammar: Grammar, alphabet: str, floor: float
 ) -> tuple[tuple[str, float], ...]:
     """Each character's posterior at its place, given the rest of the text.
 
     It is summed over all alignments and weighted by the grammar, and compares the character with
     all others and with none: an O that resembles a 0 is sure in a place for letters.
     """
-    alternatives = seen.alternatives(text)
+    alternatives = found.alternatives(text)
     for letter, digit in _DIGITS.items():
         if floor and letter in alphabet and digit in alphabet:
             pair = [alphabet.index(letter), alphabet.index(digit)]

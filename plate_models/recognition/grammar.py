@@ -66,13 +66,18 @@ class Evidence(NamedTuple):
 class Reading:
     """The text of one plate, as far as it can be read."""
 
-    text: str  # "" if not readable
+    # "" if not readable: the score is too low (see `Calibration`), or a plate's text has another
+    # length.
+    text: str
     score: float  # calibrated probability that the best candidate is right, in [0, 1]
-    # True if the score is high enough (see `Calibration`) and the length is that of a plate's text.
-    readable: bool
     format: str  # of the best candidate, such as "ru.car"; "unknown" if none fits
     characters: tuple[tuple[str, float], ...]  # of the best candidate, with their posteriors
     candidates: tuple[tuple[str, float], ...]  # with scores, best first, including the best path
+
+    @property
+    def readable(self) -> bool:
+        """Whether there is a text."""
+        return self.text != ""
 
     @property
     def best(self) -> str:

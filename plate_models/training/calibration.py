@@ -87,8 +87,8 @@ def calibrate(
         bare, repository = (Path(temporary, name) for name in ("weights", "repository"))
         shutil.copytree(weights, bare, ignore=shutil.ignore_patterns(CALIBRATION))
         write_manifest(bare)
-        home = load_modules(bare).config.specs.recognizer.countries[0]
-        if home not in {country_of(kind) for kind, _ in CALIBRATION_SHARES}:
+        names = load_modules(bare).config.specs.recognizer.countries
+        if (home := names[0]) not in {country_of(kind) for kind, _ in CALIBRATION_SHARES}:
             shares = "[formats.plate] with 'shares = { calibration = 1 }'"
             raise FormatError(f"{home}.toml: no plates to render: give a format {shares}")
         ensure_exported(bare, repository)
@@ -96,7 +96,7 @@ def calibrate(
         read = list(tqdm(found, "crops", len(blocks), unit="block", disable=None))
     halves = read[: len(sizes)], read[len(sizes) :]
     fit, measured = (pd.concat(half, ignore_index=True) for half in halves)
-    pinned = replace(isotonic(fit.raw, fit.right), measured_with=measured_with(weights))
+    pinned = replace(isotonic(fit.raw, fit.right), measured_with=measured_with(weights, names))
     calibration = with_thresholds(pinned, fit, most_wrong, most_wrong_elsewhere)
     as_read = describe(measured, UNCALIBRATED)
     calibrated = {**describe(measured, calibration), **_count_readable(measured, calibration)}

@@ -150,4 +150,5 @@ def _state_of(root: Any) -> State:
     for key, value in state.items():
         if not (isinstance(key, str) and isinstance(value, Tensor)):
             raise CheckpointError(f"expected a module or a state dict, but {key!r:.60} is none")
-    return {key: value.detach() for key, value in state.items()}
+    # A file may have tensors without values, on the device "meta".
+    return {key: value.detach().cpu() for key, value in state.items()}

@@ -63,14 +63,14 @@ def load_empty(data: Path) -> list[TrainingPhoto]:
 
 
 def _decoded(photo: labels.LabelledPhoto) -> TrainingPhoto:
-    seen = photo.seen
-    boxes = _boxes([*(plate.box for plate in photo.plates), *seen.plates])
+    findings = photo.findings
+    boxes = _boxes([*(plate.box for plate in photo.plates), *findings.plates])
     # Labels are only boxes: long plates have one line; the lines of others (one in North America,
     # elsewhere two) are unknown.
     sides = boxes[:, 2:] - boxes[:, :2]
     lines = (sides[:, 0] > _LONG * sides[:, 1]).astype(np.int64)
-    outlines, unclear = _octagons(boxes), _octagons(_boxes(seen.unclear))
-    return TrainingPhoto(photo.read(), outlines, lines, unclear, _boxes(seen.mistaken))
+    outlines, unclear = _octagons(boxes), _octagons(_boxes(findings.unclear))
+    return TrainingPhoto(photo.read(), outlines, lines, unclear, _boxes(findings.mistaken))
 
 
 def _boxes(boxes: Sequence[labels.Box]) -> NDArray[np.float32]:
@@ -139,16 +139,13 @@ class Window:
     lines: NDArray[np.int64]  # (K,) int64 lines of text on each plate, 1 or 2; 0 if unknown
 
 
+@dataclass(frozen=True)
 class WindowSampler:
     """Draws windows from photos; the same generator state gives the same windows."""
 
-    def __init__(
-        self,
-        photos: Sequence[TrainingPhoto],
-        negatives: Sequence[TrainingPhoto] = (),
-        settings: WindowSettings = WindowSettings(),
-    ) -> None:
-        self.photos, self.negatives, self.settings = photos, negatives, settings
+    photos: Sequence[TrainingPhoto]
+    negatives: Sequence[TrainingPhoto] = ()
+    settings: WindowSettings = WindowSettings()
 
     def draw(self, rng: Generator) -> Window:
         """Compose a window of cells and degrade it like a camera."""
@@ -262,10 +259,10 @@ def _cut(
     moved = bounding_boxes_of((outlines @ matrix[:2, :2].T + matrix[:2, 2]).astype(np.float32))
     cut = np.clip(moved, 0, limits)
     (before, after) = (np.maximum(box[:, 2:] - box[:, :2], 0) for box in (moved, cut))
-    seen = after.prod(axis=1) / np.maximum(before.prod(axis=1), 1e-6)
+    visible = after.prod(axis=1) / np.maximum(before.prod(axis=1), 1e-6)
     known = len(photo.lines)
-    kept = (seen >= _VISIBLE) & (after[:, 0] >= _MIN_WIDTH) & (np.arange(len(cut)) < known)
-    unclear = cut[~kept & (seen > _UNCLEAR)]
+    kept = (visible >= _VISIBLE) & (after[:, 0] >= _MIN_WIDTH) & (np.arange(len(cut)) < known)
+    unclear = cut[~kept & (visible > _UNCLEAR)]
     return Window(cell.astype(np.uint8, copy=False), cut[kept], unclear, photo.lines[kept[:known]])
 
 

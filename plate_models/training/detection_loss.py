@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from plate_models.nets.yolov5 import decode_boxes
+
 _MAX_RATIO = 4.0
 # Weights in the loss; objectness has 1.
 _BOX, _CLASS = 0.1, 0.1
@@ -114,9 +116,9 @@ def detection_loss(
 
 def _box_loss(raw: Tensor, anchors: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
     """Box loss of (P, 4) raw predictions with their anchors, and their CIoU (P,), at least 0."""
-    xy = raw[:, 0:2].sigmoid() * 2 - 0.5
-    wh = (raw[:, 2:4].sigmoid() * 2) ** 2 * anchors
-    overlap = ciou(torch.cat((xy, wh), dim=1), wanted)
+    # Relative to their own cells, in cells: column and row are 0, the stride is 1.
+    places = F.pad(F.pad(anchors, (2, 0)), (0, 1), value=1.0)
+    overlap = ciou(decode_boxes(raw, places), wanted)
     return (1 - overlap).mean(), overlap.detach().clamp(min=0)
 
 

@@ -53,7 +53,7 @@ def warp(
     return np.asarray(warped, image.dtype)
 
 
-def see(layers: Picture, view: Floats, size_wh: Sequence[int], fold: int = 2) -> Picture:
+def warp_layers(layers: Picture, view: Floats, size_wh: Sequence[int], fold: int = 2) -> Picture:
     """Warp (H, W, 4) premultiplied colours and coverage by a (3, 3) homography, anti-aliased.
 
     Each pixel is the mean of ``fold`` x ``fold`` samples, which suffices if neighbouring samples

@@ -60,7 +60,7 @@ def import_recognizer(
     with named("recognizer"):
         made = replace(RECOGNIZER, alphabet=alphabet, countries=tuple(countries))
         # The head has one row per class and step of a column.
-        per_column, rest = divmod(len(state.get("head.bias", ())), made.classes)
+        per_column, rest = divmod(state.get("head.bias", torch.empty(0)).numel(), made.classes)
         steps = COLUMNS if rest else COLUMNS * max(1, per_column)
         specs = Specs(recognizer=replace(made, depths=(first, second), steps=steps))
     check_countries(specs.recognizer, "recognizer")

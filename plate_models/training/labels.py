@@ -11,18 +11,17 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ExifTags, Image
 from pydantic import TypeAdapter
 
-from plate_models.images import ImageError, decode
+from plate_models.images import ImageError, check_header, decode
 from plate_models.images.files import SUFFIXES
+from plate_models.images.outline import SIDEWAYS
 
 # Number of consecutive frames of a dashcam clip that go to the same side of the split.
 _RUN_LENGTH = 8
 _CLIP = re.compile(r"(?P<clip>ro_\w+)\.mp4_t_(?P<second>\d+)\.\w+$")
-_ORIENTATION = ExifTags.Base.Orientation
 
-_SEEN = Path(__file__).parent / "world_seen.json"
+_FINDINGS = Path(__file__).parent / "world_seen.json"
 
 Box = tuple[float, float, float, float]
 
@@ -45,7 +44,7 @@ class LabelledPlate:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Findings:
     """A person's findings in a photo in addition to its labels; boxes have the same coordinates."""
 
     # CRC-32 of the texts on the plates: the recognizer learns those of its own candidates that are
@@ -62,7 +61,7 @@ class LabelledPhoto:
 
     path: Path
     plates: tuple[LabelledPlate, ...] = ()
-    seen: Seen = Seen()
+    findings: Findings = Findings()
 
     def read(self) -> NDArray[np.uint8]:
         """Decode to (H, W, 3) uint8 RGB, upright; raises `ImageError`, which names the file."""
@@ -126,17 +125,15 @@ def _plate(row: dict[str, str], image: Path) -> LabelledPlate:
 def _upright(box: Box, path: Path) -> Box:
     """Transform a box from pixels of the stored image to those of the upright image.
 
-    The EXIF orientation is 1 to 8 (Exif 2.32, 4.6.4 A, tag 0x0112). Any other value leaves the box
-    unchanged, and so does an image that can't be opened: the decoder will report its error.
+    An image that can't be read leaves the box unchanged: the decoder will report its error.
     """
     try:
-        with Image.open(path) as image:
-            (width, height), orientation = image.size, image.getexif().get(_ORIENTATION, 1)
-    except (OSError, ValueError, TypeError):
+        _, width, height, orientation = check_header(path.read_bytes())
+    except ImageError:
         return box
     x0, y0, x1, y1 = box
-    if orientation in (5, 6, 7, 8):  # transposed, then like 1 to 4
-        x0, y0, x1, y1, width, height = y0, x0, y1, x1, height, width
+    if orientation in SIDEWAYS:  # transposed, then like 1 to 4
+        x0, y0, x1, y1 = y0, x0, y1, x1
     if orientation in (2, 3, 6, 7):
         x0, x1 = width - x1, width - x0
     if orientation in (3, 4, 7, 8):
@@ -148,9 +145,9 @@ def load_world_photos(data: Path, held_out: bool) -> list[LabelledPhoto]:
     """List ``world_photos`` of a data folder: the training part or the held-out fifth."""
     photos = load_labels(data / "world_photos")
     chosen = validation_names(photo.path.name for photo in photos)
-    seen = TypeAdapter(dict[str, Seen]).validate_json(_SEEN.read_bytes())
+    known = TypeAdapter(dict[str, Findings]).validate_json(_FINDINGS.read_bytes())
     return [
-        replace(photo, seen=seen.get(photo.path.name, Seen()))
+        replace(photo, findings=known.get(photo.path.name, Findings()))
         for photo in photos
         if (photo.path.name in chosen) == held_out
     ]

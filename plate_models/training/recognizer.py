@@ -227,24 +227,24 @@ def read_crops(data: Path, start_from: Path, seed: int) -> CropBatch:
             samples.append(CropSample(crop, corners, rows))
 
     for labelled in tqdm(load_world_photos(data, held_out=False), "reading photos"):
-        photo, seen = labelled.read(), labelled.seen
+        photo, findings = labelled.read(), labelled.findings
         for plate in nets.read(photo):
-            text, quad = _learnt_text(plate.reading, seen.texts), np.array(plate.quad)
+            text, quad = _learnt_text(plate.reading, findings.texts), np.array(plate.quad)
             if text and np.ptp(quad[:, 0]) >= _LEAST_PX:
                 cut(quad, _rows_of(text, plate, alphabet), _PLATE_CROPS)
-        for x0, y0, x1, y1 in seen.mistaken:
+        for x0, y0, x1, y1 in findings.mistaken:
             cut(np.add(imaging.box_corners(x1 - x0, y1 - y0), (x0, y0)), ("",), _CLUTTER_CROPS)
     if not any(sample.text for sample in samples):
         raise LabelError(f"{data / 'world_photos'}: no plate there is surely read")
     return batch_of(samples)
 
 
-def _learnt_text(reading: Reading, seen: tuple[int, ...] | None) -> str:
+def _learnt_text(reading: Reading, checksums: tuple[int, ...] | None) -> str:
     """The candidate to learn: the one that a person saw, or a sure one; "" if there is none."""
-    if seen is None:
+    if checksums is None:
         return reading.text if reading.score >= _LEAST_SCORE else ""
     texts = (text for text, _ in reading.candidates)
-    return next((text for text in texts if zlib.crc32(text.encode()) in seen), "")
+    return next((text for text in texts if zlib.crc32(text.encode()) in checksums), "")
 
 
 def _rows_of(text: str, plate: Plate, alphabet: str) -> tuple[str, ...]:

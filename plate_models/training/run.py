@@ -79,6 +79,7 @@ class Run(Generic[Batch]):
         self.config, self.net, self.optimizer = config, net, torch.optim.AdamW(groups)
         self.averaged = AveragedModel(net, avg_fn=average, use_buffers=True).eval()
         self.samples = 0
+        self.curves: list[Figures] = []  # a row for each report
         self.spent_s = 0.0  # by earlier runs
         self._started, self._checkpoint = time.monotonic(), config.folder / "checkpoint.pt"
         config.folder.mkdir(parents=True, exist_ok=True)
@@ -89,6 +90,7 @@ class Run(Generic[Batch]):
                 self.averaged.load_state_dict(state["averaged"])
                 self.optimizer.load_state_dict(state["optimizer"])
                 self.samples, self.spent_s = state["samples"], state["elapsed_s"]
+                self.curves = state.get("curves", [])  # absent in older checkpoints
             except torch.OutOfMemoryError:
                 raise
             except (RuntimeError, ValueError, KeyError, EOFError, UnpicklingError) as error:
@@ -96,8 +98,6 @@ class Run(Generic[Batch]):
                     f"{self._checkpoint}: damaged, or of another net or alphabet: delete it, or "
                     "choose another --folder"
                 ) from error
-        else:
-            (config.folder / "curves.csv").unlink(missing_ok=True)  # of a finished training
 
     @property
     def steps(self) -> int:
@@ -145,6 +145,7 @@ class Run(Generic[Batch]):
             "optimizer": self.optimizer.state_dict(),
             "samples": self.samples,
             "elapsed_s": self.elapsed_s,
+            "curves": self.curves,
         }
         data, partial = io.BytesIO(), self._checkpoint.with_suffix(".partial")
         torch.save(state, data)
@@ -180,20 +181,21 @@ class Run(Generic[Batch]):
                 taken.append(self.step(next(batches)))
                 bar.update(self.progress * minutes - bar.n)
                 if self.progress >= 1 or len(taken) == self.config.report_every:
-                    row = {"samples": self.samples, **pd.DataFrame(taken).mean(), **check()}
+                    means = pd.DataFrame(taken).mean().to_dict()
+                    row = {"samples": self.samples, **means, **check()}
                     bar.set_postfix({name: f"{value:.4g}" for name, value in row.items()})
-                    self._draw({**row, "rate": self.rate})
+                    self.curves.append({**row, "rate": self.rate})
                     self.save()
+                    self._draw()
                     taken.clear()
         self.save()  # saving in the loop may have used up the rest of the time that it recorded
 
-    def _draw(self, row: Figures) -> None:
-        """Append a row (with the same keys each time) to the curves, and plot them again."""
+    def _draw(self) -> None:
+        """Write and plot the curves; rows have the same keys."""
         from matplotlib.figure import Figure
 
-        table = self.config.folder / "curves.csv"
-        pd.DataFrame([row]).to_csv(table, mode="a", header=not table.exists(), index=False)
-        curves = pd.read_csv(table, index_col="samples")
+        curves = pd.DataFrame(self.curves).set_index("samples")
+        curves.to_csv(self.config.folder / "curves.csv")
         rows = math.ceil(len(curves.columns) / 2)
         figure = Figure(figsize=(10, 2.2 * rows), layout="constrained")
         places = figure.subplots(rows, 2).flat[: len(curves.columns)]

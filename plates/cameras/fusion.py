@@ -104,7 +104,7 @@ class Fusion:
 
     def _read(self, listed: Sequence[str]) -> Fused:
         if not self._frames:
-            nothing = Reading("", 0.0, False, UNKNOWN, (), ())
+            nothing = Reading("", 0.0, UNKNOWN, (), ())
             return Fused(nothing, dict.fromkeys(listed, 0.0))
         reader, weights = self._reader, _weights(self._frames)
         seen = _likelihoods(self._frames, weights, listed, reader.spec.alphabet)

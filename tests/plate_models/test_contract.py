@@ -38,7 +38,7 @@ CONFIGS = sorted(REPOSITORY.rglob("*.pbtxt"))
 def plate(text, candidates, readable=True):
     best = candidates[0][0] if candidates else ""
     characters = tuple((char, 0.9) for char in best)
-    seen = (text, 0.75, True, "ru.car") if readable else ("", 0.75, False, "unknown")
+    seen = (text, 0.75, "ru.car") if readable else ("", 0.75, "unknown")
     reading = Reading(*seen, characters, candidates)
     quad = ((1.0, 2.0), (3.0, 2.0), (3.0, 4.0), (1.0, 4.0))
     crop = np.full((*spec.RECTIFIER.shown_hw, 3), 7, np.uint8)
@@ -82,7 +82,7 @@ def test_outputs_are_padded_to_equal_lengths():
         plate("", (), readable=False),
         plate("B840CK197", tuple((f"B840CK19{n}", 0.1) for n in range(7)), readable=False),
     ]
-    outputs = contract.outputs_of(plates, PHOTO, ORIGIN, EVERYTHING)
+    outputs = contract.outputs_of(plates, PHOTO, ORIGIN, EVERYTHING, {})
     assert outputs["texts"].tolist() == [["A1"], [""], [""]]
     assert outputs["formats"].tolist() == ["ru.car", "unknown", "unknown"]
     assert outputs["candidates"][:2].tolist() == [["A1", "A7", "", "", ""], [""] * 5]
@@ -95,7 +95,7 @@ def test_outputs_are_padded_to_equal_lengths():
     assert (outputs["crops"] == 7).all()
     # A text of more than 10 characters widens the character scores.
     long = plate("A" * 13, (("A" * 13, 0.5),))
-    outputs = contract.outputs_of([long, plates[0]], PHOTO, ORIGIN, {"character_scores"})
+    outputs = contract.outputs_of([long, plates[0]], PHOTO, ORIGIN, {"character_scores"}, {})
     assert {name: array.shape for name, array in outputs.items()} == {"character_scores": (2, 13)}
     assert np.isfinite(outputs["character_scores"]).sum() == 15
 
@@ -104,7 +104,7 @@ def test_log_probs_are_padded_with_certain_blanks():
     rows = [ctc.log_softmax(np.random.default_rng(seed).normal(size=(4, 6))) for seed in range(3)]
     plates = [rows[0], ctc.join_rows(*rows[1:]), np.full((4, 6), np.nan)]
     found = [replace(plate("A", ()), log_probs=each) for each in plates]
-    stacked = contract.outputs_of(found, PHOTO, ORIGIN, {"log_probs"})["log_probs"]
+    stacked = contract.outputs_of(found, PHOTO, ORIGIN, {"log_probs"}, {})["log_probs"]
     assert stacked.shape == (3, 4, 13) and stacked.dtype == np.float32
     assert (stacked[0, :-1, 6:] == -np.inf).all() and (stacked[0, -1, 6:] == 0).all()
     for padded, given in zip(stacked[:2].astype(float), plates, strict=False):

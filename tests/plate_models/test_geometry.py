@@ -15,6 +15,7 @@ from plate_models.rectification import crop_boxes, quads_from_theta, widen_boxes
 from plate_models.spec import DETECTOR, RECTIFIER
 
 CANVASES_HW = ((448, 768), (576, 576), (768, 448))
+ONE = np.array([1])  # line of text
 CHOICE = replace(DETECTOR, score_threshold=0.3, iou_threshold=0.5)
 
 
@@ -102,7 +103,7 @@ def test_anything_but_an_image_is_refused(image, kind):
         with pytest.raises(ValueError, match="expected an image"):
             letterbox(other, (64, 64))
     with pytest.raises(ValueError, match="expected an image"):
-        crop_boxes(kind(image), np.zeros((1, 4)))
+        crop_boxes(kind(image), np.zeros((1, 4)), ONE)
 
 
 # Each row is x0, width, score and class of a box 10 pixels high; `kept` has the chosen rows.
@@ -131,8 +132,8 @@ def test_boxes_are_dropped_for_a_low_score_or_an_overlap_with_a_better_box(rows,
 def test_crops_show_the_pixels_of_their_boxes(width, kind):
     # Any symmetric filter keeps a linear ramp linear, so that values are positions.
     photo, box = kind(ramp_photo(200, 250)), np.array([[20.3, 50.6, 20.3 + width, 100.6]])
-    crop = np.asarray(crop_boxes(photo, box)[0], np.float32)
-    x0, y0, x1, y1 = widen_boxes(box)[0].tolist()
+    crop = np.asarray(crop_boxes(photo, box, ONE)[0], np.float32)
+    x0, y0, x1, y1 = widen_boxes(box, ONE)[0].tolist()
     height_px, width_px = RECTIFIER.crop_hw
     columns = x0 + (np.arange(width_px) + 0.5) * (x1 - x0) / width_px - 0.5
     rows = y0 + (np.arange(height_px) + 0.5) * (y1 - y0) / height_px - 0.5
@@ -183,7 +184,7 @@ def test_crops_of_interlaced_photos_use_one_field(kind):
     interlaced = first.copy()
     interlaced[1::2] = second[1::2]
     box = np.array([[60.0, 81, 180, 131]])
-    crops = (np.asarray(crop_boxes(kind(each), box)) for each in (first, interlaced))
+    crops = (np.asarray(crop_boxes(kind(each), box, ONE)) for each in (first, interlaced))
     assert np.abs(np.subtract(*crops)).max() <= 1
     noise = np.random.default_rng(5).integers(0, 256, (60, 90, 3), np.uint8)
     still = cv2.GaussianBlur(noise, (0, 0), 1)
@@ -193,7 +194,7 @@ def test_crops_of_interlaced_photos_use_one_field(kind):
 def test_crops_beyond_the_photo_repeat_its_edge(kind):
     photo = np.full((20, 20, 3), 60, np.uint8)
     photo[:10, :10] = 200  # wrapping around would show the other quarters
-    crops = crop_boxes(kind(photo), np.array([[-40.0, -40, -4, -4], [24, 24, 60, 60]]))
+    crops = crop_boxes(kind(photo), [[-40, -40, -4, -4], [24, 24, 60, 60]], ONE.repeat(2))
     assert (crops[0] == 200).all()
     assert (crops[1] == 60).all()
     # In a wide box pixels are skipped: in the photo and beyond its edge in the same steps.
@@ -206,8 +207,8 @@ def test_quads_are_where_the_sampler_samples(kind):
     # Values of the ramp photo are positions, so that the rectified corners have the quad's.
     photo, boxes = kind(ramp_photo(240, 250)), np.array([[60.0, 80.0, 180.0, 130.0]])
     theta = np.array([[[0.7, -0.15, 0.05], [0.2, 0.6, -0.1]]], np.float32)
-    rectified = np.asarray(resample(crop_boxes(photo, boxes), theta, (48, 188)))
+    rectified = np.asarray(resample(crop_boxes(photo, boxes, ONE), theta, (48, 188)))
     seen = rectified[0, :2][:, [0, 0, -1, -1], [0, -1, -1, 0]].T + 0.5
-    np.testing.assert_allclose(quads_from_theta(theta, boxes)[0], seen, atol=1.5, rtol=0)
+    np.testing.assert_allclose(quads_from_theta(theta, boxes, ONE)[0], seen, atol=1.5, rtol=0)
     flat, far = np.full((1, 3, 8, 8), 9, np.float32), 2 * np.eye(2, 3, dtype=np.float32)[None]
     assert (np.asarray(resample(kind(flat), far, (4, 4))) == 9).all()  # the edge is repeated

@@ -15,7 +15,7 @@ from plate_models.spec import RECOGNIZER
 RUSSIA = grammar_of("ru")
 # Caps scores at 0.99995.
 CAPPED = Calibration(((-9.9, -9.9), (9.9, 9.9)))
-NOTHING = Reading("", 0.0, False, "unknown", (), ())
+NOTHING = Reading("", 0.0, "unknown", (), ())
 
 
 def texts_of(reading):

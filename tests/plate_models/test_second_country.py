@@ -16,7 +16,7 @@ from plate_models.recognition import countries
 from plate_models.recognition.grammar import FormatError
 from plate_models.spec import DETECTOR, RECOGNIZER, Specs
 from plate_models.training.crop_cache import batch_of
-from plate_models.training.recognizer import Reader, text_loss, to_input
+from plate_models.training.recognizer import Reader, take_over, text_loss, to_input
 from plate_models.training.synthetic import kinds
 from plate_models.training.synthetic.crops import CropStyle, render_crop
 from plate_models.training.synthetic.photo import PhotoStyle
@@ -43,15 +43,11 @@ def train():
     """Teach the released recognizer the country's alphabet, in a few seconds."""
     torch.manual_seed(0)
     reader = Reader()
-    folder = release.WEIGHTS_DIR
-    reader.stn.load_state_dict(weights.read_file(folder / "rectifier.safetensors").state)
-    reader.lprnet = net = LPRNet(SPECS.recognizer)
-    released = weights.read_file(folder / "recognizer.safetensors").state
-    body = {key: value for key, value in released.items() if not key.startswith("head.")}
-    net.load_state_dict(body, strict=False)
+    for name, net in reader.nets.items():
+        take_over(net, weights.read_file(release.WEIGHTS_DIR / f"{name}.safetensors"))
     # The other layers see strokes, as in any alphabet: training them takes five times as long.
     reader.eval().requires_grad_(False)
-    net.head.requires_grad_(True)
+    net.head, net.steps_per_column = LPRNet(SPECS.recognizer).head, 1
     rng = np.random.default_rng(0)
     optimizer = torch.optim.AdamW(net.head.parameters())
     crops = [[render_crop(rng, EASY) for _ in range(16)] for _ in range(30)]

@@ -32,22 +32,14 @@ class Lens:
     motion_px: tuple[float, float]  # (x, y) motion of the image during the exposure
     veil: float  # stray light, as a share of the image's mean
 
-    def straighten(self, points: NDArray[Any]) -> NDArray[Any]:
-        """Undistort points (..., 2) of the image, in pixels, to those of a pinhole camera."""
-        middle = np.array(self.size_wh, np.float32) / 2
-        off = points - middle
-        # The distortion stays constant far outside the image; else `bend_points` would diverge.
-        radius = np.minimum((off[..., :1] ** 2 + off[..., 1:] ** 2) / (middle**2).sum(), 4)
-        return np.asarray(middle + off * (1 + self.bend * radius) / (1 + max(self.bend, 0)))
-
     def bend_points(self, points: Floats) -> Floats:
-        """Distort points: the inverse of :meth:`straighten`, by fixed-point iteration."""
+        """Distort points (N, 2) in pixels: the inverse of `_straighten`, by iteration."""
         bent = points
         for _ in range(25):
-            bent = bent + points - self.straighten(bent)
+            bent = bent + points - _straighten(bent, self.size_wh, self.bend)
         return bent
 
-    def see(self, image: Field) -> Field:
+    def project(self, image: Field) -> Field:
         """Apply defocus, motion blur, distortion, vignetting and veil to (H, W, 3) float32."""
         kernels = [_disc(self.disc_px)]
         if any(self.motion_px):
@@ -55,10 +47,19 @@ class Lens:
         for kernel in kernels:
             image = np.asarray(cv2.filter2D(image, -1, kernel, borderType=cv2.BORDER_REFLECT))
         column, row, radius = _rays(self.size_wh, self.bend)
-        seen = cv2.remap(image, column, row, cv2.INTER_LINEAR, None, cv2.BORDER_REFLECT)
+        bent = cv2.remap(image, column, row, cv2.INTER_LINEAR, None, cv2.BORDER_REFLECT)
         veil = self.veil * float(image.mean())
         left = 1 - self.fall_off * radius
-        return np.asarray(seen * cv2.merge([left, left, left]) + veil, np.float32)
+        return np.asarray(bent * cv2.merge([left, left, left]) + veil, np.float32)
+
+
+def _straighten(points: NDArray[Any], size_wh: tuple[int, int], bend: float) -> NDArray[Any]:
+    """Undistort points (..., 2) of an image, in pixels, to those of a pinhole camera."""
+    middle = np.array(size_wh, np.float32) / 2
+    off = points - middle
+    # The distortion stays constant far outside the image; else `bend_points` would diverge.
+    radius = np.minimum((off[..., :1] ** 2 + off[..., 1:] ** 2) / (middle**2).sum(), 4)
+    return np.asarray(middle + off * (1 + bend * radius) / (1 + max(bend, 0)))
 
 
 # All frames of a video have the same distortion.
@@ -70,8 +71,7 @@ def _rays(size_wh: tuple[int, int], bend: float) -> tuple[Field, Field, Field]:
     places = np.stack(np.meshgrid(x, y), axis=-1)
     across, down = cv2.split((places - middle) ** 2)
     radius = (across + down) / (middle**2).sum()
-    straight = Lens(size_wh, bend, 0, 0, (0, 0), 0).straighten(places)
-    column, row = cv2.split(straight - 0.5)
+    column, row = cv2.split(_straighten(places, size_wh, bend) - 0.5)
     return np.asarray(column), np.asarray(row), np.asarray(radius)
 
 

@@ -132,7 +132,7 @@ class _Scene:
         present = [(n, drive, vehicle) for n, drive, vehicle in found if vehicle]
         return sorted(present, key=lambda one: -one[2].face.origin[2])
 
-    def see(self, time: float) -> Field:
+    def light_at(self, time: float) -> Field:
         """(H, W, 3) float32 light on the sensor."""
         there = self.there(time)
         picture = scenes.compose(self.place, self.camera, [one[2] for one in there], self.light)
@@ -145,7 +145,7 @@ class _Scene:
             motion = after - before
             motion *= min(1, _MOST_MOTION * character_px / max(float(np.hypot(*motion)), 1e-6))
         moving = replace(self.lens, motion_px=(float(motion[0]), float(motion[1])))
-        return moving.see(picture)
+        return moving.project(picture)
 
     def truths(self, time: float) -> Iterator[tuple[int, LabelledPlate]]:
         """The plates in the image, with the numbers of their passes."""
@@ -185,16 +185,16 @@ def render_film(kind: str, index: int, kbits: tuple[float, float] = _KBITS) -> F
     factor = scenes.choose_exposure(first, light, rng)
     exposure, rate = np.exp(rng.uniform(*np.log((_EXPOSURE_S, kbits)).T))
     scene = _Scene(camera, lens, light, place, drives, cover, float(exposure))
-    look, times = int(rng.integers(2**32)), _moments(drives, fps)
+    camera_seed, times = int(rng.integers(2**32)), _moments(drives, fps)
 
     def pictures() -> Iterator[Image]:
         last = None
         for number, time in enumerate(times):
             now = [one[2].face.origin.tolist() for one in scene.there(time)], cover and time
             if now != last:  # else only the noise changes
-                seen, last = scene.see(time) * factor, now
+                light_in, last = scene.light_at(time) * factor, now
             noise = default_rng(SeedSequence(_SEED, spawn_key=(*at, number)))
-            yield sense(seen, light.dark, default_rng(look), noise)
+            yield sense(light_in, light.dark, default_rng(camera_seed), noise)
 
     speed = dict.fromkeys(("b", "maxrate", "bufsize"), f"{rate:.0f}k")
     packets = encode(pictures(), "libx264", fps, g=str(_KEYFRAMES_S * fps), **speed)
@@ -295,9 +295,9 @@ def _choose_way(
     if kind == "glimpse":
         places = np.linspace(*ends, 100).tolist()
         moved = {place: replace(hung, origin=hung.origin + place * way) for place in places}
-        seen = [place for place, frame in moved.items() if frame.is_whole(camera, design.size_mm)
+        visible = [place for place, frame in moved.items() if frame.is_whole(camera, design.size_mm)
                 and frame.origin[2] < _GLIMPSED * hung.origin[2]]  # fmt: skip
-        ends = seen[0], seen[-1]
+        ends = visible[0], visible[-1]
     return frames[: len(designs)], way, ends, near
 
 

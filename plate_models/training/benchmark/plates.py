@@ -64,13 +64,13 @@ def sample_design(kind: str, rng: Generator, text: str = "") -> Design:
 
     Raises ValueError: There is no such kind.
     """
-    look, text = kinds.kind_named(kind), text or kinds.sample_text(rng, kind)
-    if look.table.sizes_mm:
-        width, height = size = pick(look.table.sizes_mm, rng)
+    about, text = kinds.kind_named(kind), text or kinds.sample_text(rng, kind)
+    if about.table.sizes_mm:
+        width, height = size = pick(about.table.sizes_mm, rng)
         screws = (0.25 * width, 9.0), (0.75 * width, 9.0), (0.25 * width, height - 9)
-        return Design(text, look, size, _places(look, height)[2], screws)
-    layout = loosen(pick(look.layouts_of(text), rng), look, rng)
-    return Design(text, look, layout.size_mm, layout.region.digit_height, layout.screws, layout)
+        return Design(text, about, size, _places(about, height)[2], screws)
+    layout = loosen(pick(about.layouts_of(text), rng), about, rng)
+    return Design(text, about, layout.size_mm, layout.region.digit_height, layout.screws, layout)
 
 
 def _places(kind: PlateKind, height_mm: float) -> tuple[float, float, float]:
@@ -178,8 +178,8 @@ def _stamp(
     height = round(y1 - y0)
     width = min(round(x1 - x0), round(image.width * height / image.height))
     x, y = round((x0 + x1 - width) / 2), round(y0)
-    seen = cv2.resize(np.asarray(image), (width, height), interpolation=cv2.INTER_AREA)
-    ink[y : y + height, x : x + width] = seen
+    scaled = cv2.resize(np.asarray(image), (width, height), interpolation=cv2.INTER_AREA)
+    ink[y : y + height, x : x + width] = scaled
 
 
 def _soil(sheet: Field, rng: Generator, px_per_mm: float) -> None:

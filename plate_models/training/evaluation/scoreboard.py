@@ -156,8 +156,8 @@ def score_photo(photo: Photo, nets: Nets) -> tuple[list[PlateResult], list[Answe
     predictions = read_regions(*where, nets.rectify, nets.recognize, nets.config)
     readings = choose_readings(predictions, nets.config)
     results = []
-    for label, reading, seen, found in zip(labels, readings, predictions, matched, strict=True):
-        known = Plate(label.box, (), 1.0, label.lines, reading, seen.crop, seen.log_probs)
+    for label, reading, shown, found in zip(labels, readings, predictions, matched, strict=True):
+        known = Plate(label.box, (), 1.0, label.lines, reading, shown.crop, shown.log_probs)
         answer = Answer.of(name, known, 1.0)
         answers = tuple(Answer.of(name, plate, iou) for plate, iou in found)
         results.append(PlateResult(name, label, answer, answers, photo.o_is_0, photo.least_iou))

@@ -248,4 +248,4 @@ def video(clips: int, workers: int) -> Iterator[Photo]:
 
 
 def _real(row: str, photo: LabelledPhoto) -> Photo:
-    return Photo(row, photo.path.name, photo.read, photo.plates, unlabelled=photo.seen.plates)
+    return Photo(row, photo.path.name, photo.read, photo.plates, unlabelled=photo.findings.plates)

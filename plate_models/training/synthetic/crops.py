@@ -1,11 +1,10 @@
 """Endless training crops: a plate on a car, photographed, and cropped as in serving.
 
 The camera is simulated at the photo's own scale. A plate 60 px wide is blurred, made noisy and
-compressed at 60 px and only then enlarged to the crop's size: small plates look like that when
-they reach the rectifier.
+compressed at 60 px and only then enlarged to the crop's size, as in serving.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import cv2
 import numpy as np
@@ -43,7 +42,7 @@ class CropStyle:
     box_jitter: tuple[float, float] = (0.02, 0.055)
     sloppy_share: float = 0.4
     holder_box_share: float = 0.25  # of boxes around the holder, not the plate
-    plate: PlateStyle = plates.DEFAULT_STYLE
+    plate: PlateStyle = field(default_factory=PlateStyle)
     # Of night scenes lit by an infrared lamp: sheets shine, everything else is nearly black.
     infrared_share: float = 0.06
     photo: PhotoStyle = BAD_CAMERAS
@@ -165,14 +164,14 @@ def _compose(
     if infrared or rng.random() < _LIT_SHARE:
         share = rng.uniform(0.02, 0.3) if infrared else rng.uniform(0.2, 0.7)
         scene = np.asarray(cv2.convertScaleAbs(scene, alpha=share), np.uint8)
-    seen = imaging.see(plate.layers, view, size_wh)
+    warped = imaging.warp_layers(plate.layers, view, size_wh)
     if infrared:
         # In infrared light, dyes of sheets and of paint are bright; carbon black is not.
         contrast = rng.uniform(0.5, 1)
-        pale = 0.9 * (1 - contrast) * seen[..., 3:]
-        seen[..., :3] = np.rint(contrast * seen[..., :3] + pale)
-    below = cv2.cvtColor(255 - seen[..., 3], cv2.COLOR_GRAY2RGB)
-    return np.asarray(cv2.add(cv2.multiply(scene, below, scale=1 / 255), seen[..., :3]), np.uint8)
+        pale = 0.9 * (1 - contrast) * warped[..., 3:]
+        warped[..., :3] = np.rint(contrast * warped[..., :3] + pale)
+    below = cv2.cvtColor(255 - warped[..., 3], cv2.COLOR_GRAY2RGB)
+    return np.asarray(cv2.add(cv2.multiply(scene, below, scale=1 / 255), warped[..., :3]), np.uint8)
 
 
 def cut_crop(photo: Image, low: Floats, high: Floats, quad: Floats) -> tuple[Image, Field]:

@@ -232,20 +232,20 @@ def kinds_of(country: str) -> Mapping[str, PlateKind]:
         if table.plate is None:
             continue
         place = f"{path}: format {table.name!r}: plate"
-        looks = _read(_Plate, definition.plate | table.plate, place)
-        if bool(table.sizes_mm) == bool(looks.layouts):
+        drawing = _read(_Plate, definition.plate | table.plate, place)
+        if bool(table.sizes_mm) == bool(drawing.layouts):
             raise FormatError(f"{place}: expected either 'layouts' or the format's 'sizes_mm'")
-        if strange := set(looks.busy_regions) - set(grammar.regions.values()):
+        if strange := set(drawing.busy_regions) - set(grammar.regions.values()):
             raise FormatError(f"{place}.busy_regions: {sorted(strange)} are not in [regions]")
-        if not looks.layouts + looks.typefaces and (own := set(grammar.alphabet) - _LATIN):
+        if not drawing.layouts + drawing.typefaces and (own := set(grammar.alphabet) - _LATIN):
             raise FormatError(f"{place}: {sorted(own)} need 'layouts', or 'typefaces' with them")
-        drawn = {one.characters for one in looks.layouts}
+        drawn = {one.characters for one in drawing.layouts}
         if drawn and (lengths := {len(places) for places, _ in plate_format.spellings} - drawn):
             raise FormatError(f"{place}: no layout has {sorted(lengths)} characters")
-        if looks.layouts and (missing := set(grammar.alphabet + looks.sign) - set(outlines)):
+        if drawing.layouts and (missing := set(grammar.alphabet + drawing.sign) - set(outlines)):
             raise FormatError(f"{path}: plate.outlines: no outlines of {sorted(missing)}")
         found[table.name] = PlateKind(
-            **vars(looks), format=plate_format, table=table, country=grammar, outlines=outlines
+            **vars(drawing), format=plate_format, table=table, country=grammar, outlines=outlines
         )
     return found
 

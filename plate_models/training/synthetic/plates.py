@@ -1,7 +1,7 @@
 """A flat plate: its sheet, ink, relief, flag, screws and holder."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import cv2
@@ -50,16 +50,13 @@ class PlateStyle:
     holder_share: float = 0.82  # around a car's plate
 
 
-DEFAULT_STYLE = PlateStyle()
-
-
 @dataclass(frozen=True)
 class Design:
     """A plate's text and kind, before it is printed."""
 
     rows: tuple[str, ...]  # lines of text without spaces, the upper line first
     size_mm: Point  # width and height of the smallest such plate
-    look: PlateKind | LatinPlate
+    appearance: PlateKind | LatinPlate
 
 
 @dataclass(frozen=True)
@@ -85,18 +82,18 @@ def sample_design(kind: str, rng: Generator, text: str = "") -> Design:
     The text of a `LATIN` plate is always random. Raises ValueError: There is no such kind, or the
     text follows none of its patterns.
     """
-    look: PlateKind | LatinPlate
     if kind == LATIN:
-        look = sample_latin(rng)
-        rows, size = look.rows, look.size_mm
+        latin = sample_latin(rng)
+        design = Design(latin.rows, latin.size_mm, latin)
     else:
-        look = kind_named(kind)
-        rows, size = look.rows(text or sample_text(rng, kind, repeats=True)), look.smallest_mm
-    return Design(tuple(row.replace(" ", "") for row in rows), size, look)
+        own = kind_named(kind)
+        rows = own.rows(text or sample_text(rng, kind, repeats=True))
+        design = Design(rows, own.smallest_mm, own)
+    return replace(design, rows=tuple(row.replace(" ", "") for row in design.rows))
 
 
 def render_plate(
-    design: Design, width_px: float, rng: Generator, style: PlateStyle = DEFAULT_STYLE
+    design: Design, width_px: float, rng: Generator, style: PlateStyle = PlateStyle()
 ) -> PlateImage:
     """Draw a plate, flat and evenly lit, with or without a holder around it.
 
@@ -107,11 +104,12 @@ def render_plate(
     wide, high = design.size_mm
     allowed = [level for level in _LEVELS if level**2 * wide * high <= _MAX_PIXELS]
     scale = next((level for level in allowed if level * wide >= width_px), allowed[-1])
-    if isinstance(design.look, LatinPlate):
-        plate, holder_share = _print_latin(design.look, rng, scale, style), _HOLDER_SHARE
+    kind = design.appearance
+    if isinstance(kind, LatinPlate):
+        plate, holder_share = _print_latin(kind, rng, scale, style), _HOLDER_SHARE
     else:
-        plate = _print_plate("".join(design.rows), design.look, rng, scale, style)
-        holder_share = design.look.holder_share
+        plate = _print_plate("".join(design.rows), kind, rng, scale, style)
+        holder_share = kind.holder_share
     # Dirt lies on the plate alone, snow and obstacles also on the holder.
     if rng.random() < style.dirty_share:
         add_dirt(plate, rng)

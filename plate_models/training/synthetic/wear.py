@@ -19,7 +19,7 @@ def blobs(
     """
     coarse = rng.standard_normal((*cells_hw, channels), np.float32)
     if cells_hw[1] < _CUBIC_BELOW:
-        # Linear interpolation is faster for the rest and looks the same.
+        # Linear interpolation is faster for the rest, and its result hardly differs.
         larger = cv2.resize(coarse, None, fx=4, fy=4, interpolation=cv2.INTER_CUBIC)
         coarse = np.asarray(larger, np.float32)
     return np.asarray(cv2.resize(coarse, (size_hw[1], size_hw[0])), np.float32)

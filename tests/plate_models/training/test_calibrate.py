@@ -1,6 +1,5 @@
 """`plates calibrate`: crops with known texts are read as in serving, scores are fitted to them."""
 
-import hashlib
 import json
 import shutil
 import signal
@@ -14,7 +13,7 @@ from support import REPOSITORY
 
 from plate_models.engines.nets import load_nets
 from plate_models.recognition.calibration import LOGIT_LIMIT, UNCALIBRATED, Calibration
-from plate_models.release import CALIBRATION, WEIGHTS_DIR, check_manifest, write_manifest
+from plate_models.release import CALIBRATION, WEIGHTS_DIR, check_manifest, sha256_of, write_manifest
 from plate_models.training import calibration as calibrating
 from plate_models.training.calibration import isotonic, with_thresholds
 
@@ -49,7 +48,7 @@ def test_weights_calibrated_for_others_can_be_calibrated(tmp_path, run, monkeypa
     assert done.returncode == 0
     assert "as read" in done.stdout and "readable from" in done.stdout
     released = Calibration.from_json((weights / CALIBRATION).read_text())
-    digest = hashlib.sha256((weights / "recognizer.safetensors").read_bytes()).hexdigest()
+    digest = sha256_of(weights / "recognizer.safetensors")
     assert released.measured_with["recognizer"] == digest
     kept = json.loads((weights / CALIBRATION).read_text())["fit"]
     assert released == Calibration.from_json((out / CALIBRATION).read_text())

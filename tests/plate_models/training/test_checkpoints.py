@@ -87,6 +87,7 @@ REFUSED = {
     "a number": (saved(42), "found int"),
     "a tensor and a text": (saved({"state_dict": {"a": SEEN, "b": ""}}), "'b' is none"),
     "a module without tensors": (saved(nn.Identity()), "Identity"),
+    "a tensor without values": (saved({"a": torch.empty(3, device="meta")}), "no data"),
     "empty file": (Path.touch, "neither a safetensors file nor a torch archive"),
     "missing": (lambda _: None, "can't be read"),
 }

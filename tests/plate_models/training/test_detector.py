@@ -126,9 +126,11 @@ def test_training_lowers_the_loss_and_a_resumed_run_continues_it(monkeypatch, tm
     training = Training(config)
     losses = losses_of(training, 20)
     assert np.mean(losses[-5:]) < 0.85 * np.mean(losses[:5])
+    training.curves.append({"samples": 80, "loss": losses[-1]})
     training.save()
     expected = losses_of(training, 2)
     resumed = Training(config)
+    assert resumed.curves == training.curves
     assert (resumed.steps, resumed.samples) == (20, 20 * 4) and resumed.elapsed_s > 0
     assert losses_of(resumed, 2) == pytest.approx(expected, rel=1e-3)
 
@@ -146,7 +148,7 @@ def test_training_makes_weights_from_photos_and_labels(monkeypatch, tmp_path):
     boxes = {"plates": [5, 6, 35, 16], "unclear": [0, 0, 9, 9], "mistaken": [40, 1, 50, 9]}
     seen = {key: [box] for key, box in boxes.items()}
     (data / "seen.json").write_text(json.dumps({f"w_{seed}.jpg": seen for seed in range(12)}))
-    monkeypatch.setattr("plate_models.training.labels._SEEN", data / "seen.json")
+    monkeypatch.setattr("plate_models.training.labels._FINDINGS", data / "seen.json")
     photo = detection_data.load_world(data)[0]
     assert photo.boxes[1].tolist() == boxes["plates"]
     assert photo.unclear.max() == 9 and photo.mistaken.tolist() == [boxes["mistaken"]]
@@ -156,6 +158,10 @@ def test_training_makes_weights_from_photos_and_labels(monkeypatch, tmp_path):
     monkeypatch.setattr(detector, "WindowSampler", partial(WindowSampler, settings=SMALL))
     places = {"data": data, "folder": data / "run"}
     config = DetectorTraining(**places, minutes=0.02, batch_size=4, report_every=2)
+    (data / "full" / "curves.csv").mkdir(parents=True)  # can't be written, as on a full disk
+    with pytest.raises(IsADirectoryError):
+        train(replace(config, folder=data / "full", minutes=5))
+    assert torch.load(data / "full" / "checkpoint.pt", weights_only=True)["samples"] == 8
     path = train(config)
     assert path == data / "run" / "detector.safetensors"
     trained = torch.load(data / "run" / "finished.pt", weights_only=True)

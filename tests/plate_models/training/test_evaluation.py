@@ -180,7 +180,7 @@ def test_a_straight_box_around_a_turned_plate_counts_as_found(tmp_path):
 def test_each_detected_plate_is_matched_to_one_label():
     assert scoreboard.match([], []) == ([], [])
     assert scoreboard.match([(0, 0, 9, 9)], []) == ([[]], [])
-    reading, crop = Reading("", 0.0, False, "unknown", (), ()), np.zeros((48, 188, 3), np.uint8)
+    reading, crop = Reading("", 0.0, "unknown", (), ()), np.zeros((48, 188, 3), np.uint8)
     boxes = (0, 0, 100, 40), (0, 0, 100, 21), (500, 0, 600, 20)
     loose, tight, far = (Plate(box, (), 0.9, 1, reading, crop, np.zeros((0, 0))) for box in boxes)
     assert scoreboard.match([], [far]) == ([], [far])
@@ -226,7 +226,7 @@ def test_data_sets_are_scored_by_what_their_labels_contain(monkeypatch, tmp_path
         file.write("w_1112.jpg,10,20,90,60,,0\n")
     seen = {"w_1112.jpg": {"plates": [[279, 525, 481, 571]]}}
     (tmp_path / "seen.json").write_text(json.dumps(seen))
-    monkeypatch.setattr("plate_models.training.labels._SEEN", tmp_path / "seen.json")
+    monkeypatch.setattr("plate_models.training.labels._FINDINGS", tmp_path / "seen.json")
     (known,) = (photo for photo in sets.world(tmp_path) if photo.name == "w_1112.jpg")
     assert [(one.text, one.lines, one.legible) for one in known.plates] == [("LXN2305", 2, True)]
     assert not score([known], nets)["world_photos"].elsewhere

@@ -145,6 +145,7 @@ def nets(tmp_path):
     nn.init.normal_(stn.localization[-1].weight, std=0.05)
     torch.save(lprnet.state_dict(), tmp_path / "lprnet.pt")
     save_file(stn.state_dict(), tmp_path / "stn.pt")
+    torch.save({"head.bias": torch.ones(())}, tmp_path / "number.pt")
     return lprnet, stn
 
 
@@ -168,6 +169,7 @@ def test_imported_recognizers_compute_the_same_as_before(tmp_path, nets, run):
     ("files", "alphabet", "country", "message"),
     [
         (("lprnet", "stn"), "ABC", "ru", r"lprnet\.pt: head\.weight: expected \(4, "),
+        (("number", "stn"), ALPHABET, "ru", r"number\.pt: .*no such tensor"),
         (("lprnet", "lprnet"), ALPHABET, "ru", r"localization\.0\.0\.weight: .*no such tensor"),
         (("lprnet", "stn"), ALPHABET[:-1] + "0", "ru", "alphabet: expected every"),
         (("lprnet", "stn"), "", "ru", "alphabet: String should have at least 1 character"),

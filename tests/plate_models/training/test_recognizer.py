@@ -92,7 +92,7 @@ def test_surely_read_plates_of_real_photos_become_crops(tmp_path, monkeypatch):
     labelled_set(tmp_path / "world_photos", *names)
     checked = tmp_path / "seen.json"
     checked.write_text("{}")
-    monkeypatch.setattr("plate_models.training.labels._SEEN", checked)
+    monkeypatch.setattr("plate_models.training.labels._FINDINGS", checked)
     batch = read_crops(tmp_path, release.WEIGHTS_DIR, seed=0)
     one_line, two_lines = ("B294XX164", "H781CC105"), ("A110", "AM77", "A432", "BO07")
     expected = dict.fromkeys(one_line + two_lines, 16)

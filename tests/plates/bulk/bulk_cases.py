@@ -42,7 +42,7 @@ def archive(folder, photos):
 def read_photo(image):
     """Read a photo in place of the nets."""
     candidates = (("B840CK197", 0.9), ("B840CK797", 0.05), ("", 0.0))
-    reading = Reading("B840CK197", 0.9, True, "ru.car", (), candidates)
+    reading = Reading("B840CK197", 0.9, "ru.car", (), candidates)
     quad = ((1.0, 2.0), (3.0, 2.0), (3.0, 4.0), (1.0, 4.0))
     plate = Plate((1.0, 2.0, 3.0, 4.0), quad, 0.8, 1, reading, image, image)
     return [plate] * round(int(image[0, 0, 0]) / 10 - 0.5)

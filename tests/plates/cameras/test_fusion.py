@@ -103,7 +103,7 @@ def test_many_frames_do_not_outvote_the_grammar():
 
 
 def test_frames_that_cannot_be_read_are_ignored():
-    nothing = Reading("", 0.0, False, "unknown", (), ())
+    nothing = Reading("", 0.0, "unknown", (), ())
     plate = seen("A127EX71")
     broken = replace(plate, log_probs=np.full(plate.log_probs.shape, np.nan))
     empty = seen("")

@@ -30,7 +30,7 @@ ODD = "a\x1b[31m,\r\n\x9bb\u202e.jpg"
 @pytest.fixture
 def run_stub(run, monkeypatch):
     """Run a command with nets that find the plate A001AA77 in every photo."""
-    reading = Reading("A001AA77", 0.9, True, "ru.car", (("A", 0.9),), (("A001AA77", 0.9),))
+    reading = Reading("A001AA77", 0.9, "ru.car", (("A", 0.9),), (("A001AA77", 0.9),))
     quad = ((2, 2), (22, 2), (22, 7), (2, 7))
     plate = SimpleNamespace(box=(2, 2, 22, 7), quad=quad, detection_score=0.75, reading=reading)
 
