@@ -132,7 +132,7 @@ class _Scene:
         present = [(n, drive, vehicle) for n, drive, vehicle in found if vehicle]
         return sorted(present, key=lambda one: -one[2].face.origin[2])
 
-    def light_at(self, time: float) -> Field:
+    def flux_at(self, time: float) -> Field:
         """(H, W, 3) float32 light on the sensor."""
         there = self.there(time)
         picture = scenes.compose(self.place, self.camera, [one[2] for one in there], self.light)
@@ -192,9 +192,9 @@ def render_film(kind: str, index: int, kbits: tuple[float, float] = _KBITS) -> F
         for number, time in enumerate(times):
             now = [one[2].face.origin.tolist() for one in scene.there(time)], cover and time
             if now != last:  # else only the noise changes
-                light_in, last = scene.light_at(time) * factor, now
+                flux, last = scene.flux_at(time) * factor, now
             noise = default_rng(SeedSequence(_SEED, spawn_key=(*at, number)))
-            yield sense(light_in, light.dark, default_rng(camera_seed), noise)
+            yield sense(flux, light.dark, default_rng(camera_seed), noise)
 
     speed = dict.fromkeys(("b", "maxrate", "bufsize"), f"{rate:.0f}k")
     packets = encode(pictures(), "libx264", fps, g=str(_KEYFRAMES_S * fps), **speed)

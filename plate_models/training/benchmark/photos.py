@@ -63,13 +63,11 @@ def render_photo(kind: str, index: int, variant: str = "") -> BenchmarkPhoto:
     vehicle = scenes.Vehicle(face, hung, sheet, scale, scenes.draw_body(design.size_mm, rng))
     around = scenes.shade(background, camera, face, light, rng)
     factor = scenes.choose_exposure(vehicle, light, rng)
-    light_in = lens.project(scenes.compose(around, camera, [vehicle], light)) * factor
+    flux = lens.project(scenes.compose(around, camera, [vehicle], light)) * factor
     if variant == "night":
         # The sensor has no colour filter: all channels are the same.
-        light_in = np.repeat(
-            light_in @ rng.dirichlet((2, 2, 2)).astype(np.float32)[:, None], 3, axis=2
-        )
-    pixels = sense(light_in, light.dark, rng)
+        flux = np.repeat(flux @ rng.dirichlet((2, 2, 2)).astype(np.float32)[:, None], 3, axis=2)
+    pixels = sense(flux, light.dark, rng)
     if variant == "night":
         pixels = np.repeat(pixels[..., 1:2], 3, axis=2)
     if variant == "codec":

@@ -209,9 +209,8 @@ def _lay_plate(surfaces: Field, lit: Field, camera: Camera, vehicle: Vehicle, li
     layers *= sheet.cover[..., None]
     # Samples per pixel and axis, so that none of the sheet's pixels is skipped.
     fold = int(np.clip(round(1 / sheet.to_mm[0, 0] / vehicle.px_per_mm), 2, _MOST_FOLD))
-    warped = imaging.warp_layers(
-        layers, imaging.shift_by(-x0, -y0) @ view, (x1 - x0, y1 - y0), fold
-    )
+    view = imaging.shift_by(-x0, -y0) @ view
+    warped = imaging.warp_layers(layers, view, (x1 - x0, y1 - y0), fold)
     cover = warped[..., 3]
     surfaces[y0:y1, x0:x1] += warped[..., :3] - cover[..., None] * surfaces[y0:y1, x0:x1]
     lit[y0:y1, x0:x1] += cover * (light.on(plate) - lit[y0:y1, x0:x1])
