@@ -263,8 +263,10 @@ class PushedFrames(FrameSource):
 
     def frames(self) -> Iterator[Frame | None]:
         """See `FrameSource`."""
+        heard_at = -math.inf
         for frame in super().frames():
-            self.state.status = "live" if frame else "silent"
+            heard_at = time.monotonic() if frame else heard_at
+            self.state.status = "live" if time.monotonic() - heard_at < _SILENT_S else "silent"
             yield frame
 
 

@@ -346,13 +346,16 @@ def test_a_camera_that_is_away_is_retried_with_back_off_and_logged_once(caplog, 
     assert "topsecret" not in source.state.problem + caplog.text
 
 
-def test_pushed_frames_have_their_own_or_their_arrival_time():
+def test_pushed_frames_have_their_own_or_their_arrival_time(monkeypatch):
     frames = PushedFrames(crop=(0, 0.25, 0.5, 1))
     taken = frames.frames()
     assert next(taken) is None and frames.state.status == "silent"
     frames.put(np.zeros((1, 1, 3), np.uint8), START)  # nothing is left of it after the crop
     frames.put(picture(0), START)
     assert next(taken).captured == START and frames.state.status == "live"
+    assert next(taken) is None and frames.state.status == "live"  # it may send one each second
+    monkeypatch.setattr(sources, "_SILENT_S", 0.0)
+    assert next(taken) is None and frames.state.status == "silent"
     frames.put(picture(0), None)
     frame = next(taken)
     assert abs(frame.captured - time.time()) < 5 and frame.clock == "arrival"
