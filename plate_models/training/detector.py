@@ -28,7 +28,6 @@ class DetectorTraining(Experiment):
     minutes: Annotated[float, "length of the training, all its runs together"] = 75.0
     batch_size: Annotated[int, "windows per optimizer step"] = 16
     peak_rate: Annotated[float, "highest learning rate of AdamW"] = 2e-3
-    weight_decay: Annotated[float, "of the convolutions' weights"] = 0.03
     report_every: Annotated[int, "steps between two reports and checkpoints"] = 100
     start_from: Annotated[Path | None, "folder of weights to start from"] = None
     seed: Annotated[int, "of the initial weights and of the windows"] = 0
@@ -47,7 +46,7 @@ class Training(Run[list[Window]]):
         # Weight decay applies to the convolutions' weights, not to biases and norms.
         groups = [
             {"params": [p for p in net.parameters() if (p.ndim > 1) == matrices], "weight_decay": x}
-            for matrices, x in ((True, config.weight_decay), (False, 0.0))
+            for matrices, x in ((True, 0.03), (False, 0.0))
         ]
         super().__init__(config, net, groups, decay=0.998)
 

@@ -53,7 +53,6 @@ class RecognizerTraining(Experiment):
     workers: Annotated[int, "processes that render crops"] = 1
     batch_size: Annotated[int, "crops per optimizer step"] = 64
     peak_rate: Annotated[float, "highest learning rate of AdamW"] = 1.5e-3
-    corner_weight: Annotated[float, "of the rectifier's corner loss; the CTC loss has 1"] = 2.0
     # In use, plates are not rectified perfectly.
     theta_noise: Annotated[float, "standard deviation of the noise added to theta"] = 0.02
     # The recognizer can learn nothing from plates until the rectifier straightens them.
@@ -288,7 +287,7 @@ class Training(Run[CropBatch]):
             else:
                 logits, theta = self.net(crops, to_device(batch.lines, device), config.theta_noise)
                 corner = corner_loss(theta, batch)
-                loss = text_loss(logits, batch) + config.corner_weight * corner
+                loss = text_loss(logits, batch) + 2 * corner
         self.learn(loss, len(batch.images), most_gradient=5.0)
         return {"loss": loss.item(), "corner": corner.item()}
 
