@@ -32,9 +32,11 @@ def write_manifest(folder: Path = WEIGHTS_DIR) -> Path:
 
 
 def _files(folder: Path) -> list[Path]:
-    measured = folder / CALIBRATION
     files = [folder / f"{name}.safetensors" for name in NAMES]
-    return [*files, measured] if measured.exists() else files
+    for path in files:
+        if not path.is_file():
+            raise WeightsError(f"{path} is missing: train it, or copy the released one")
+    return [*files, *folder.glob(CALIBRATION)]
 
 
 def check_manifest(folder: Path = WEIGHTS_DIR) -> str:
@@ -54,8 +56,6 @@ def check_manifest(folder: Path = WEIGHTS_DIR) -> str:
             f"{folder}` to read without a calibration"
         )
     for path in _files(folder):
-        if not path.is_file():
-            raise WeightsError(f"{path} is missing: train it with `plates train`")
         if expected.get(path.name) != sha256_of(path):
             raise WeightsError(f"{path}: its SHA-256 is not the one in {manifest.name}")
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -31,7 +31,7 @@ from plate_models.recognition.calibration import UNCALIBRATED, Calibration
 from plate_models.recognition.countries import COUNTRIES, without_plates
 from plate_models.recognition.grammar import FormatError
 from plate_models.release import NAMES, WEIGHTS_DIR, WeightsError, check_manifest, sha256_of
-from plate_models.spec import DEFAULTS, SpecError, Specs
+from plate_models.spec import DEFAULTS, SpecError, Specs, spec_from_json
 
 # Fields that rectifier and recognizer must agree on: the latter learns from the former's output.
 _SHARED = ("rectified_hw", "row_spans", "mean", "std")
@@ -128,13 +128,11 @@ def _specs_of(files: dict[str, WeightsFile]) -> Specs:
     places = {name: f"{file.path}: contract" for name, file in files.items()}
     try:
         specs = Specs(
-            spec.spec_from_json(spec.DetectorSpec, files["detector"].contract, places["detector"]),
-            spec.spec_from_json(
-                spec.RectifierSpec, files["rectifier"].contract, places["rectifier"]
-            ),
-            spec.spec_from_json(spec.RecognizerSpec, own, places["recognizer"]),
+            spec_from_json(spec.DetectorSpec, files["detector"].contract, places["detector"]),
+            spec_from_json(spec.RectifierSpec, files["rectifier"].contract, places["rectifier"]),
+            spec_from_json(spec.RecognizerSpec, own, places["recognizer"]),
         )
-        wanted = spec.spec_from_json(spec.RectifierSpec, shared, places["recognizer"])
+        wanted = spec_from_json(spec.RectifierSpec, shared, places["recognizer"])
     except SpecError as error:
         raise WeightsError(str(error)) from error
     check_countries(specs.recognizer, places["recognizer"])

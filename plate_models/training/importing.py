@@ -115,7 +115,6 @@ def _with_norms(state: State) -> State:
 
 def spec_of(state: State, path: Path) -> DetectorSpec:
     """Derive width, depth, anchors and classes from a YOLOv5 state dict."""
-    _shaped(state, f"model.{_STEM}", path, (None, 3, 6, 6))
     widest, head = (_shaped(state, key, path, (None,) * 4) for key in (_WIDEST, _HEAD))
     # Three levels, with strides 8, 16 and 32.
     anchors = _shaped(state, _ANCHORS, path, (3, None, 2))

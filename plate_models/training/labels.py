@@ -86,7 +86,7 @@ def load_labels(folder: Path) -> list[LabelledPhoto]:
         reader = csv.DictReader(file)
         try:
             for row in reader:
-                name = row["image"] if "image" in row else row["photo"]
+                name = row["photo" if "photo" in row and "image" not in row else "image"]
                 image = (images if images.is_dir() else folder) / name
                 plate = _plate(row, image)
                 if plate.box in (other.box for other in plates[image]):
@@ -95,7 +95,8 @@ def load_labels(folder: Path) -> list[LabelledPhoto]:
             if not plates:
                 raise ValueError("expected a row for each plate, found none")
         except (KeyError, TypeError, ValueError, csv.Error) as error:  # ValueError if not UTF-8
-            reason = f"no column {error}" if isinstance(error, KeyError) else error
+            column = f"no column {error} in {reader.fieldnames}: separate columns by commas"
+            reason = column if isinstance(error, KeyError) else error
             raise LabelError(f"{path}, line {reader.line_num}: {reason}") from error
     return [LabelledPhoto(image, tuple(found)) for image, found in sorted(plates.items())]
 
@@ -111,6 +112,8 @@ def _plate(row: dict[str, str], image: Path) -> LabelledPlate:
         raise ValueError(f"lines: expected 1 or 2, got {lines!r}")
     if legible not in ("0", "1") or (legible == "1" and not text):
         raise ValueError(f"legible: expected 0, or 1 where there is a text, got {legible!r}")
+    if legible == "1" and not re.fullmatch("[0-9A-ZÀ-Ž]+", text):
+        raise ValueError(f"text: expected Latin (no Cyrillic) capitals and digits, got {text!r}")
     if not image.is_file():
         raise FileNotFoundError(f"{image} is labelled, but missing")
     return LabelledPlate(
@@ -134,6 +137,8 @@ def _upright(box: Box, path: Path) -> Box:
     x0, y0, x1, y1 = box
     if orientation in SIDEWAYS:  # transposed, then like 1 to 4
         x0, y0, x1, y1 = y0, x0, y1, x1
+    if min(x1, y1) <= 0 or x0 >= width or y0 >= height or min(x1 - x0, y1 - y0) < 1:
+        raise ValueError(f"expected pixels of a photo of {width} x {height}, got the box {box}")
     if orientation in (2, 3, 6, 7):
         x0, x1 = width - x1, width - x0
     if orientation in (3, 4, 7, 8):

@@ -62,7 +62,7 @@ class Run(Generic[Batch]):
     """A net in training: optimizer, averaged weights, and a checkpoint to resume from.
 
     The learning rate follows the clock, not a step count: a training ends on time on any machine.
-    Raises WeightsError if the folder's checkpoint is damaged or of another net.
+    Raises WeightsError if the folder's checkpoint is damaged or of another training.
     """
 
     def __init__(
@@ -91,12 +91,14 @@ class Run(Generic[Batch]):
                 self.optimizer.load_state_dict(state["optimizer"])
                 self.samples, self.spent_s = state["samples"], state["elapsed_s"]
                 self.curves = state.get("curves", [])  # absent in older checkpoints
+                if state.get("start_from") not in (None, str(config.start_from)):
+                    raise ValueError("started from other weights")
             except torch.OutOfMemoryError:
                 raise
             except (RuntimeError, ValueError, KeyError, EOFError, UnpicklingError) as error:
                 raise WeightsError(
-                    f"{self._checkpoint}: damaged, or of another net or alphabet: delete it, or "
-                    "choose another --folder"
+                    f"{self._checkpoint}: damaged, or of another net, alphabet or --start-from: "
+                    "delete it, or choose another --folder"
                 ) from error
 
     @property
@@ -146,6 +148,7 @@ class Run(Generic[Batch]):
             "samples": self.samples,
             "elapsed_s": self.elapsed_s,
             "curves": self.curves,
+            "start_from": str(self.config.start_from),
         }
         data, partial = io.BytesIO(), self._checkpoint.with_suffix(".partial")
         torch.save(state, data)

@@ -192,8 +192,7 @@ def test_each_detected_plate_is_matched_to_one_label():
 
 def test_data_sets_are_scored_by_what_their_labels_contain(monkeypatch, tmp_path):
     nets = load_nets()
-    data = labelled_set(tmp_path / "ru_photos", "two_at_night.jpg")
-    labels = data / "plates.csv"
+    labels = labelled_set(tmp_path / "ru_photos", "two_at_night.jpg") / "plates.csv"
     labels.write_text("\n".join(labels.read_text().splitlines()[:-1]))
     (tmp_path / "no_plates").mkdir()
     names = ["0.jpg", "a.JPG"]

@@ -48,6 +48,7 @@ def test_boxes_are_turned_like_their_photo(tmp_path, orientation):
         ("b.jpg,1,2,3,4,A111AA77,3", HEAD, "lines: expected 1 or 2, got '3'"),
         ("b.jpg,5,2,3,4", HEAD, "expected x0 < x1"),
         ("b.jpg,1,2,3,4,A111AA77,1.0", f"{HEAD[:-5]}legible", "legible: expected 0, or 1 where"),
+        ("b.jpg,1,2,3,4,А111АА77,1", HEAD, "text: expected Latin"),
         ("b.jpg,1,2,3,4,,1", f"{HEAD[:-5]}legible", "legible: expected 0, or 1 where"),
         ("b.jpg,nan,2,3,4", f"\ufeff{HEAD}", "expected x0 < x1"),  # as Excel saves it
     ],

@@ -158,6 +158,8 @@ def test_a_training_renders_crops_draws_curves_and_releases_weights(config, monk
     place = {"folder": released.parent / "second", "release": None, "start_from": released}
     second = Training(replace(config, **place))
     second.save()
+    with pytest.raises(release.WeightsError, match=r"checkpoint\.pt: .* or --start-from"):
+        Training(replace(second.config, start_from=None))
     second.release({"rectifier": second.net.stn}, {})
     release_again = partial(second.release, {"rectifier": second.net.stn}, {})
     render = partial(crop_cache._render_block, config.cache / "000002", 3, 20)

@@ -420,9 +420,8 @@ def scene(rng, x=None):
 
 
 def test_the_motion_of_a_far_plate_is_detected_and_noise_is_not():
-    rng, gate, read = np.random.default_rng(3), MotionGate(), []
-    for number in range(20):
-        read.append(gate.moved(Frame(scene(rng), START + number / 25, "arrival", 0)))
+    rng, gate = np.random.default_rng(3), MotionGate()
+    read = [gate.moved(Frame(scene(rng), START + n / 25, "arrival", 0)) for n in range(20)]
     assert read == [True] + 19 * [False]
     for number in range(1, 6):  # five pixels a frame: walking pace
         frame = Frame(scene(rng, 800 + 5 * number), START + (20 + number) / 25, "arrival", 0)

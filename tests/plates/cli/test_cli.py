@@ -97,6 +97,7 @@ def test_training_options_are_the_fields_of_its_configuration(trained, run, tmp_
         ("calibrate --weights nowhere_either", "nowhere_either"),
         ("read {scene} --every -1", ": --every: expected 0 or more, got -1"),
         ("read {scene} --weights {folder}", "{folder}/SHA256SUMS is missing"),
+        ("weights --weights {folder}", "{folder}/detector.safetensors is missing: train it, or"),
         ("read {scene} --weights {odd}", "no\\nwhere"),
         (f"read {{scene}} --engine torch --weights {'x' * 256}", "xx/SHA256SUMS: File name too"),
         ("read {scene} --device tpu", "device: expected cpu or cuda:0, got 'tpu'"),

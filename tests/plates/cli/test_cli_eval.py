@@ -45,13 +45,13 @@ def test_eval_scores_only_the_requested_data_sets(run, tmp_path):
     ("table", "status", "reason"),
     [
         (None, 1, "plates.csv: No such file"),
-        ("image\na.jpg\n", 2, "plates.csv, line 2: no column 'x0'"),
+        ("image;x0\na.jpg;0\n", 2, "plates.csv, line 2: no column 'image' in ['image;x0']: sep"),
+        ("image,x0,y0,x1,y1\ntorn.jpg,0,9e3,9,1e4\n", 2, "plates.csv, line 2: expected pixels of"),
         ("image,x0,y0,x1,y1\ntorn.jpg,0,0,9,9\n", 2, "images/torn.jpg: The JPEG"),
     ],
 )
 def test_eval_names_a_broken_file(table, status, reason, run, tmp_path):
-    torn = {"images/torn.jpg": BAD["truncated jpeg"][0]}
-    data = write_files(tmp_path / "no\nwhere", torn)
+    data = write_files(tmp_path / "no\nwhere", {"images/torn.jpg": BAD["truncated jpeg"][0]})
     if table is not None:
         (data / "plates.csv").write_text(table)
     done = run("eval", "--labelled", "--data", data)
