@@ -25,7 +25,7 @@ from plate_models.release import WEIGHTS_DIR, check_manifest
 from plate_models.spec import MODEL_VERSION
 from plates.bulk import BulkError, OutputError, Request
 from plates.bulk.listing import Listing, load_listing, take_listing
-from plates.bulk.output import Account, Output, now
+from plates.bulk.output import Account, Output
 from plates.bulk.reading import RETRIED, ChunkReader
 from plates.bulk.source import Failure, Photo, describe, find_photos, is_url
 
@@ -128,7 +128,6 @@ class _Run:
             "counts": {},
             "not_written": [],  # the next run reads these chunks again
             "other_files": [],  # names of the first files that are no photos
-            "began": before.get("began", now()),
         }
         # Of the committed chunks that are not read again.
         self._accounts: dict[int, Account] = {}
@@ -161,8 +160,6 @@ class _Run:
         counts = self._write()
         if not todo:
             return
-        if self._accounts:
-            self._say(f"{len(self._accounts):,} chunks are done, {len(todo):,} are left")
         # Without a terminal (disable=None) there is no bar, but a line every `_REPORT_EVERY_S`.
         bar = tqdm(total=counts["photos"], initial=counts["done"], unit="file", disable=None)
         reported = -math.inf
@@ -221,7 +218,6 @@ class _Run:
             "process_deaths": sum(account.deaths for account in accounts),
         }
         self.manifest["other_files"] = others[:_KEPT_NAMES]
-        self.manifest["written"] = now()
         try:
             self._output.write_manifest(self.manifest)
         except OSError as error:  # a full disk: the run continues

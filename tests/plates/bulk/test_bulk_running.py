@@ -12,7 +12,7 @@ import pandas
 import pytest
 from bulk_cases import WEIGHTS, archive, jpeg, reader
 from photo_files import BAD
-from support import forbid, write_files
+from support import files_limited_to, forbid, write_files
 
 from plate_models.spec import Limits
 from plates.bulk import BulkError, OutputError, Request, running
@@ -174,17 +174,11 @@ def test_every_run_names_the_folders_that_could_not_be_listed(request_, monkeypa
     assert failed_in(request_) == {"day0": "forbidden"}
 
 
-def test_retry_failed_reads_photos_again_that_may_be_readable_now(ray, request_, monkeypatch):
+def test_retry_failed_reads_photos_again_that_may_be_readable_now(ray, request_):
     folder, photo = Path(request_.source), Path(request_.source, "late.jpg")
-    write_files(folder, {"day0/broken.jpg": b"\xff\xd8\xff", photo.name: jpeg(15)})
-
-    def vanish(*arguments):  # between listing and reading
-        photo.unlink()
-        return ray.read(*arguments)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(running, "read_chunks", vanish)
-        assert run(request_)["failed"] == 2
+    write_files(folder, {"day0/broken.jpg": b"\xff\xd8\xff"})
+    photo.symlink_to("gone")
+    assert run(request_)["failed"] == 2
     assert failed_in(request_) == {"broken.jpg": "broken-image", "late.jpg": "missing"}
     folder.rename(folder.with_name("unmounted"))  # rows of photos that are gone stay
     write_files(folder, {photo.name: jpeg(15)})
@@ -200,6 +194,8 @@ def test_retry_failed_reads_photos_again_that_may_be_readable_now(ray, request_,
 def test_after_a_full_disk_another_run_completes_the_archive(ray, request_, monkeypatch):
     full = "No space left on device"
     mine = write_files(request_.out, {"work/mine.jpg": b"", ".mine.tmp": b""}).rglob("*mine*")
+    with files_limited_to(0), pytest.raises(OutputError, match=f"{request_.out}: "):
+        run(request_)
     ray.stop_after = 1
     with pytest.raises(KeyboardInterrupt):
         run(request_)
