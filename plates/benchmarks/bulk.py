@@ -99,7 +99,6 @@ def read_under_kills(paths: Sequence[Path], out: Path) -> list[Verdict]:
     command.wait()
     alive = psutil.wait_procs(orphans, timeout=WAIT_S)[1]
     before = parts_of(out)
-    print(f"killed a worker, then the command, at {len(before)} of {chunks} chunks", flush=True)
     status, after = start(folder, out, CHUNK).wait(), parts_of(out)
     changed = (name for name, when in before.items() if after.get(name) != when)
     return [

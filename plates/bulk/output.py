@@ -93,7 +93,7 @@ class Output:
         try:
             for folder in (self.plates, self.work):
                 folder.mkdir(parents=True, exist_ok=True)
-            file = (self.folder / ".lock").open("a+", encoding="utf-8")
+            file = (self.folder / ".lock").open("a+b", buffering=0)
         except OSError as error:
             raise OutputError(f"{self.folder}: {error.strerror}") from error
         with file:
@@ -101,14 +101,13 @@ class Output:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 file.seek(0)
-                owner = file.read().strip() or "another process"
+                owner = file.read().decode().strip() or "another process"
                 raise OutputError(
                     f"{self.folder}: {owner} is writing there. Wait for it, or give another --out."
                 ) from error
             file.truncate(0)
             with contextlib.suppress(OSError):  # a full disk: the lock works without
-                file.write(f"process {os.getpid()} on {socket.gethostname()}")
-                file.flush()
+                file.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
             for folder in (self.folder, self.plates):
                 for left in folder.glob(f".*.{'[0-9a-f]' * 32}{_TEMPORARY}"):  # of a killed run
                     left.unlink()

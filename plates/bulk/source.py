@@ -29,6 +29,7 @@ _TRIES, _FIRST_PAUSE_S, _PAUSE_GROWTH = 4, 0.5, 4
 # Photos fetched at a time: remote storages answer slowly, disks do not.
 _REMOTE_THREADS, _LOCAL_THREADS, _AHEAD = 8, 1, 2
 _FORBIDDEN, _MISSING = (401, 403), (404, 410)
+_TRANSIENT_PACKAGES = ("aiohttp", "botocore", "paramiko")
 _TRANSIENT_STATUS = (408, 425, 429, 500, 502, 503, 504)
 
 
@@ -156,11 +157,12 @@ def _photo(path: str, size: int | None = None, when: object = None) -> Photo:
 
 def _open_filesystem(source: str) -> tuple[Any, str, str]:
     """Open a URL: fsspec's file system, the path in it, and the rest of the chain (::x.zip)."""
-    settings: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
+    settings: dict[str, Any] = {"skip_instance_cache": True}
     if source.startswith(_WEB):
         settings["client_kwargs"] = {"timeout": aiohttp.ClientTimeout(total=_WEB_TIMEOUT_S)}
     _, chained, rest = source.partition("::")
     filesystem, path = url_to_fs(source, **({} if chained else settings))
+    filesystem.dircache.use_listings_cache = False  # SFTP would pass the option on to SSH
     return filesystem, path, chained + rest
 
 
@@ -176,7 +178,7 @@ def describe(error: BaseException) -> tuple[str, str]:
     if isinstance(error, PermissionError) or status in _FORBIDDEN:
         return "forbidden", f"not allowed: {message}"
     package = type(error).__module__.partition(".")[0]
-    is_transient = isinstance(error, OSError | EOFError) or package in ("aiohttp", "botocore")
+    is_transient = isinstance(error, OSError | EOFError) or package in _TRANSIENT_PACKAGES
     if status is not None:
         is_transient = status in _TRANSIENT_STATUS
     return UNREACHABLE if is_transient else "unreadable", message
@@ -192,6 +194,7 @@ class Fetcher:
             stop=tenacity.stop_after_attempt(_TRIES),
             reraise=True,
         )
+        self._source = source
         self._filesystem, _, self._chain = _open_filesystem(source)
         remote = getattr(self._filesystem, "async_impl", False)
         self._threads = _REMOTE_THREADS if remote else _LOCAL_THREADS
@@ -218,8 +221,11 @@ class Fetcher:
         return bytes(self._tries(self._read, os.fsdecode(photo.path), most))
 
     def _read(self, path: str, most: int) -> bytes:
-        inside = self._filesystem._strip_protocol(path.removesuffix(self._chain))
+        if self._tries.statistics["attempt_number"] > 1:  # a lost SSH connection stays lost
+            self._filesystem = _open_filesystem(self._source)[0]
+        inside = path.removesuffix(self._chain)
         if not path.startswith(_WEB):
+            inside = inside.partition("://")[2] or inside  # SFTP would cut off "?" and the rest
             return bytes(self._filesystem.cat_file(inside, start=0, end=most))
         data = bytearray()
         # The server may ignore ranges. Any `size` will do: without it fsspec sends another request.

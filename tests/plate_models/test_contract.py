@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from google.protobuf import text_format
-from support import ROOT
+from support import ROOT, write_files
 from tritonclient.grpc import model_config_pb2
 
 from plate_models import contract, release, spec
@@ -143,10 +143,9 @@ def test_a_request_for_log_probabilities_reads_each_plate_from_one_crop():
 def test_model_info_names_the_weights_the_device_and_the_size(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    (tmp_path / "1").mkdir()
     manifest = {"weights": "sha256:abc", "specs": {"recognizer": {"alphabet": "ABC"}}}
     manifest["calibration"] = {"temperature": 2}
-    (tmp_path / "1" / release.MANIFEST).write_text(json.dumps(manifest))
+    write_files(tmp_path, {f"1/{release.MANIFEST}": json.dumps(manifest).encode()})
     args = {"model_repository": str(tmp_path), "model_version": "1"}
     args |= {"model_instance_kind": "GPU", "model_instance_device_id": "3"}
     spent = {"decode": 1.5, "yolo": 20.0}

@@ -12,7 +12,7 @@ import pandas
 import pytest
 from bulk_cases import WEIGHTS, archive, jpeg, reader
 from photo_files import BAD
-from support import forbid, write_files
+from support import files_limited_to, forbid, write_files
 
 from plate_models.spec import Limits
 from plates.bulk import BulkError, OutputError, Request, running
@@ -200,6 +200,8 @@ def test_retry_failed_reads_photos_again_that_may_be_readable_now(ray, request_,
 def test_after_a_full_disk_another_run_completes_the_archive(ray, request_, monkeypatch):
     full = "No space left on device"
     mine = write_files(request_.out, {"work/mine.jpg": b"", ".mine.tmp": b""}).rglob("*mine*")
+    with files_limited_to(0), pytest.raises(OutputError, match=f"{request_.out}: "):
+        run(request_)
     ray.stop_after = 1
     with pytest.raises(KeyboardInterrupt):
         run(request_)

@@ -9,6 +9,7 @@ from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
+from unittest.mock import Mock, call
 
 import pytest
 from bulk_cases import archive, jpeg
@@ -162,3 +163,12 @@ def test_keys_of_s3_with_two_slashes_are_listed_and_removed_keys_are_missing():
     gone = FileNotFoundError("The specified key does not exist.")
     gone.__cause__ = ValueError()  # in place of botocore's error
     assert describe(gone)[0] == "missing"
+
+
+def test_a_lost_ssh_connection_is_made_again(monkeypatch):
+    storage = Mock(**{"cat_file.side_effect": [b"1", OSError("Socket is closed"), b"2"]})
+    monkeypatch.setattr(source, "url_to_fs", Mock(return_value=(storage, "/gate")))
+    fetcher = Fetcher("sftp://host/gate")
+    assert fetcher.fetch(Photo(b"sftp:///1.jpg")) + fetcher.fetch(Photo(b"sftp:///2?.jpg")) == b"12"
+    assert storage.cat_file.call_args.args == ("/2?.jpg",)
+    assert source.url_to_fs.mock_calls == [call("sftp://host/gate", skip_instance_cache=True)] * 2

@@ -43,9 +43,7 @@ def make_repository(folder, models=("plate_recognition",)):
 
     Only plate_recognition runs in a Triton; the files of other models are dummies.
     """
-    for model in models:
-        (folder / model).mkdir(parents=True)
-        (folder / model / "config.pbtxt").write_text(CONFIG)
+    write_files(folder, {f"{model}/config.pbtxt": CONFIG.encode() for model in models})
     publish(folder, 1)
     return folder
 
@@ -66,8 +64,7 @@ def make_image(folder):
     """A Triton laid out as in its container image, made of two shell scripts."""
     image = Installation(folder, is_wheel=False)
     for program in (image.server, image.stub):
-        program.parent.mkdir(parents=True)
-        program.write_text("#!/bin/sh\nexit 1\n")
+        write_files(folder, {program: b"#!/bin/sh\nexit 1\n"})
         program.chmod(0o755)
     return image
 

@@ -40,8 +40,7 @@ def family_of(server):  # process ids of Triton and its stubs
 
 def test_two_servers_run_side_by_side_and_leave_nothing(models, tmp_path, monkeypatch):
     # Triton imports nothing from the working folder; relative paths are resolved against it.
-    for name in ("colorsys", "queue", "numpy"):
-        (tmp_path / f"{name}.py").write_text("raise ImportError('poisoned')")
+    write_files(tmp_path, dict.fromkeys(("colorsys.py", "queue.py", "numpy.py"), b"raise OSError"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", "/nowhere")
     with running_triton(Path(models.name), tmp_path) as one, running_triton(models) as other:
