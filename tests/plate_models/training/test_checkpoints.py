@@ -54,7 +54,6 @@ def saved(value, change=bytes):
 # The opcode BUILD sets an object's __setstate__, which the next BUILD calls.
 PLANTED = b"\x80\x02ctorch.nn\nIdentity\n)\x81}U\x0c__setstate__csubprocess\nrun\nsb]b."
 NEW_OBJECT = b"\x80\x02csubprocess\nPopen\n](U\x05touchU\x08executede\x85\x81."
-OBJECT = b"\x80\x02(cos\nsystem\nU\x0etouch executedo."
 REDUCED = Calls(os.system, TOUCH)
 FETCHED = Calls(Calls(getattr, Calls(__import__, "os"), "system"), TOUCH)
 AGAIN = Calls(torch.storage._load_from_bytes, pickle.dumps(REDUCED))
@@ -67,7 +66,7 @@ REFUSED = {
     "reduced": (archived(REDUCED), "posix.system"),
     "nested": (archived({"model": {"x": [{"w": Calls(exec, WRITE)}]}}), "calls builtins.exec"),
     "fetched": (archived(FETCHED), "__import__"),
-    "object": (archived(OBJECT), "Unsupported operand"),
+    "object": (archived(b"\x80\x02(cos\nsystem\nU\x0etouch executedo."), "Unsupported operand"),
     "new object": (archived(NEW_OBJECT), "calls subprocess.Popen"),
     "loaded again": (archived(AGAIN), "calls torch.storage._load_from_bytes"),
     "planted": (archived(PLANTED), "calls subprocess.run"),

@@ -12,7 +12,6 @@ from plates.cameras.events import BestView, Evidence, Pass, Times
 
 LEFT, RIGHT, NOWHERE = (10.0, 10.0, 110.0, 32.0), (300.0, 10.0, 400.0, 32.0), (600, 300, 700, 322)
 IN_LEFT, IN_RIGHT = (60.0, 21.0), (350.0, 21.0)
-TIMES = tuple(n / 5 for n in range(10))
 
 
 def quad(box):
@@ -44,7 +43,7 @@ def judged(*reports):
         for n in range(10)
     ]
     plates[5][1] = seen("A128BC77", IN_RIGHT, sure=0.9999)
-    film = Film("alike-0007", (1280, 720), (), TIMES, truths)
+    film = Film("alike-0007", (1280, 720), (), tuple(n / 5 for n in range(10)), truths)
     timed = [one if isinstance(one, tuple) else (2.0, one) for one in reports]
     return judge(film, plates, timed)
 

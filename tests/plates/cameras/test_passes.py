@@ -97,8 +97,8 @@ def test_weights_with_another_alphabet_start_a_new_pass():
     ("script", "direction"),
     [
         (lambda s, _end=5: [seen(CAR, (600 + 30 * s, 400 - 50 * s), 150 - 25 * s)], "leaving"),
-        (lambda s, _end=4: [seen(CAR, (100 + 280 * s, 400))], "right"),
-        (lambda s, _end=4: [seen(CAR, (1200 - 280 * s, 400))], "left"),
+        (lambda s, _end=4: [seen(CAR, (100 + 280 * s, 400), 90 + 10 * s)], "right"),
+        (lambda s, _end=4: [seen(CAR, (1200 - 280 * s, 400), 90 + 10 * s)], "left"),
     ],
 )
 def test_the_direction_of_motion_is_reported(script, direction):
@@ -119,12 +119,13 @@ def test_a_pass_ends_once_a_few_seconds_after_its_last_detection():
 
 def test_rare_frames_split_only_the_first_pass_until_their_interval_is_known(monkeypatch):
     passes, events = passes_of(), []
-    for second in range(120):  # a frame every ten seconds, and nothing in between
+    for second in range(140):  # a frame every ten seconds, and after 30 only one more, at 100
         monkeypatch.setattr("time.monotonic", lambda now=second: 1000.0 + now)
-        plates = [seen(CAR, (400, 300))]
-        reports = [] if second % 10 else passes.add(frame_at(second), plates, Stream())
+        car, none = [seen(CAR, (400, 300))], second % 10 or 30 < second != 100
+        reports = [] if none else passes.add(frame_at(second), car, Stream())
         events += [(second, report.event.type) for report in reports + passes.advance()]
-    assert events == [(0, "pass.updated"), (5, "pass.ended"), (10, "pass.updated")]
+    assert events[:3] == [(0, "pass.updated"), (5, "pass.ended"), (10, "pass.updated")]
+    assert [second for second, _ in events[3:]] == [71, 100, 120]
 
 
 def two_similar_plates_side_by_side(second, _end=4):
@@ -169,7 +170,7 @@ def a_car_that_follows_another_and_is_unreadable_at_first(second, _end=9):
 
 
 def plates_cut_by_the_pictures_edge(second, _end=5):
-    x, below = 400 + 250 * second, seen(OTHER, (300, 712))
+    x, below = 400 + 250 * second, seen(OTHER, (300, 704))
     if x > 1300:
         return []
     return [below, seen(CAR, (x, 300)) if x < 1210 else seen(CAR[:4], (610 + x / 2, 300), 80)]
@@ -288,6 +289,8 @@ def test_a_car_parked_for_an_hour_is_one_pass_of_constant_memory():
     assert [event.type for event in events] == ["pass.updated", "pass.ended"]
     assert events[1].motion.stationary and events[1].time.last - events[1].time.first == 3599
     assert traced[-1] - traced[200] < 2_000_000
+    plates = {0: [seen(CAR, (300, 300))], 1: [seen(CAR, (400, 300))]}  # then nothing moves
+    assert run(passes_of(), plates.get, times=range(9))[-1].motion.stationary
 
 
 def test_a_clock_that_jumps_neither_merges_nor_ends_nor_splits_passes():
@@ -350,7 +353,7 @@ def test_a_listed_plate_is_matched_by_its_probability_not_by_its_spelling(tmp_pa
     # A gate may open from some probability on, so that updates report a higher one.
     events = events_of(CAR, lambda second: 0.99 if second < 1 else 0.9999)
     reported = [e.match.probability for e in events if e.match and e.type == "pass.updated"]
-    assert reported[0] < reported[-1]
+    assert len(reported) > 1 and np.diff(reported).min() > 0.009, "each frame must not report"
     # A sure text that differs in one character from a listed one is another plate.
     assert [event.match for event in ended(events_of(ALIKE))] == [None]
 
