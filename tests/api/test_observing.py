@@ -184,7 +184,6 @@ def test_restarts_states_and_releases_come_from_the_supervisors_status_files(fak
 
 
 TRITONS = b"""\
-# HELP nv_inference_request_success Number of successful inference requests
 # TYPE nv_inference_request_success counter
 nv_inference_request_success{model="yolo",version="1"} 7
 """

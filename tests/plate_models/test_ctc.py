@@ -11,23 +11,16 @@ from plate_models.recognition import ctc
 ALPHABET = "AB1"
 
 
-def exact_probabilities(log_probs, alphabet):
-    """Map each text to its probability: the sum over every path that spells it."""
-    found = {}
-    classes, steps = log_probs.shape
-    for path in itertools.product(range(classes), repeat=steps):
-        merged = [k for k, _ in itertools.groupby(path) if k != classes - 1]
-        text = "".join(alphabet[k] for k in merged)
-        probability = float(np.exp(sum(log_probs[k, t] for t, k in enumerate(path))))
-        found[text] = found.get(text, 0.0) + probability
-    return found
-
-
 @pytest.mark.parametrize(("classes", "steps"), [(2, 1), (2, 5), (3, 4), (4, 1), (4, 4), (4, 5)])
 def test_probabilities_equal_the_sum_over_every_path(classes, steps, monkeypatch):
     log_probs = ctc.log_softmax(2 * np.random.default_rng(7).normal(size=(classes, steps)))
     alphabet = ALPHABET[: classes - 1]
-    exact = exact_probabilities(log_probs, alphabet)
+    exact = {}
+    for path in itertools.product(range(classes), repeat=steps):
+        merged = [k for k, _ in itertools.groupby(path) if k != classes - 1]
+        text = "".join(alphabet[k] for k in merged)
+        probability = float(np.exp(sum(log_probs[k, t] for t, k in enumerate(path))))
+        exact[text] = exact.get(text, 0.0) + probability
     with monkeypatch.context() as unpruned:
         unpruned.setattr(ctc, "_PRUNE_BELOW", 0.0)
         assert dict(ctc.beam_decode(log_probs, alphabet, width=1000)) == pytest.approx(exact)

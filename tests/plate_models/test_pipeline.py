@@ -192,6 +192,8 @@ def test_boxes_inside_a_readable_plate_are_dropped():
     (plate,) = read_plates(PHOTO, both, rectify, recognize)
     assert plate.detection_score == pytest.approx(0.9)
     assert len(read_plates(PHOTO, both, rectify, recognizer_of(BLUR))) == 2
+    beside = detector_of(ROW, [170.0, 55.0, 235.0, 75.0, 0.8, 0.0])  # half of it is inside
+    assert len(read_plates(PHOTO, beside, rectify, recognize)) == 2
 
 
 def test_a_plates_lines_are_those_of_its_reading_and_may_differ_within_a_photo():
@@ -228,6 +230,19 @@ def test_a_plate_of_two_lines_is_read_row_by_row(detected_as_two):
         assert plate.quad[0] == pytest.approx((150 - half_w, 224 - half_h), abs=1.5)
     assert plate.crop[:20].max() < 60 and plate.crop[-20:].min() > 200
     assert ctc.greedy_decode(plate.log_probs) == "A123BC77"
+    for whole, rows, sure, text in (
+        ("AB123CD", ("A123", "BC77"), 0.7, "A123BC77"),  # a format of the home country
+        ("12ABC6X", ("EAD", "0R64"), 0.7, "EAD0R64"),  # a known format
+        ("AB123CD", ("EAD", "0R64"), 0.7, "AB123CD"),  # the higher score
+    ):
+
+        def recognize_either(crops, whole=whole, rows=rows, sure=sure):
+            read = {-1: log_probs_of(rows[0]), 1: uncertain(sure, rows[1]), 0: log_probs_of(whole)}
+            # Only the crop for one line has a single colour.
+            return np.stack([read[np.sign(x.mean()) if np.ptp(x) else 0] for x in crops])
+
+        (plate,) = read_plates(photo, detector_of(square), rectify, recognize_either, BOLD)
+        assert plate.reading.text == text
 
 
 @pytest.mark.parametrize(
