@@ -65,19 +65,11 @@ def test_a_wait_that_does_not_fit_the_deadline_is_refused_at_once(monkeypatch):
     clock = Mock(return_value=0.0)
     monkeypatch.setattr("api.admission.time", Mock(monotonic=clock))
 
-    async def fail(admission, after_s=0):
-        with pytest.raises(ConnectionError):
-            async with admission.place(deadline_in(PATIENT_S)):
-                clock.return_value += after_s
-                raise ConnectionError
-
     async def test():
         admission = Admission(1, 10)
         for _ in range(40):  # until the deviation has decayed
             async with admission.place(deadline_in(PATIENT_S)):
                 clock.return_value += 3
-        for _ in range(3):
-            await fail(admission)  # A quick failure is no sample.
         inside, waiting = Photo(admission), Photo(admission)
         await settle()
         # Two photos before it take three seconds each, and it takes three itself: 9 > 8.
@@ -110,13 +102,12 @@ def test_a_wait_that_does_not_fit_the_deadline_is_refused_at_once(monkeypatch):
         await settle()
         assert (admission.in_flight, admission.waiting) == (1, 0)
         await last.end()
-        await fail(wide := Admission(4, 10), 3)  # A failure that takes long is a sample.
+        async with (wide := Admission(4, 10)).place(deadline_in(PATIENT_S)):
+            clock.return_value += 3
         # The last one waits for 1.5 s, not 6, and is likely to take at most 9 itself.
         patient = [Photo(wide, 14) for _ in range(6)]
         await settle()
         assert (wide.in_flight, wide.waiting) == (4, 2), patient
-        with pytest.raises(Overloaded):
-            wide.refuse_if_full(deadline_in(10))
 
     asyncio.run(asyncio.wait_for(test(), HANG_S))
 

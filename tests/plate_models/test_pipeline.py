@@ -221,7 +221,12 @@ def test_a_plate_of_two_lines_is_read_row_by_row(detected_as_two):
     photo = PHOTO.copy()
     photo[224:] = 255
     square = [100.0, 224.0 - 40, 200.0, 224.0 + 40, 0.9, detected_as_two]
-    (plate,) = read_plates(photo, detector_of(square), rectify, recognize_rows)
+
+    def recognize_either(crops):  # As one line it is surer, but of another country.
+        texts = zip(recognize_rows(crops), crops, strict=True)
+        return np.stack([rows if np.ptp(crop) else log_probs_of("AB123CD") for rows, crop in texts])
+
+    (plate,) = read_plates(photo, detector_of(square), rectify, recognize_either, BOLD)
     assert plate.lines == 2
     assert plate.reading.text == plate.reading.candidates[0][0] == "A123BC77"
     if detected_as_two:
@@ -230,19 +235,6 @@ def test_a_plate_of_two_lines_is_read_row_by_row(detected_as_two):
         assert plate.quad[0] == pytest.approx((150 - half_w, 224 - half_h), abs=1.5)
     assert plate.crop[:20].max() < 60 and plate.crop[-20:].min() > 200
     assert ctc.greedy_decode(plate.log_probs) == "A123BC77"
-    for whole, rows, sure, text in (
-        ("AB123CD", ("A123", "BC77"), 0.7, "A123BC77"),  # a format of the home country
-        ("12ABC6X", ("EAD", "0R64"), 0.7, "EAD0R64"),  # a known format
-        ("AB123CD", ("EAD", "0R64"), 0.7, "AB123CD"),  # the higher score
-    ):
-
-        def recognize_either(crops, whole=whole, rows=rows, sure=sure):
-            read = {-1: log_probs_of(rows[0]), 1: uncertain(sure, rows[1]), 0: log_probs_of(whole)}
-            # Only the crop for one line has a single colour.
-            return np.stack([read[np.sign(x.mean()) if np.ptp(x) else 0] for x in crops])
-
-        (plate,) = read_plates(photo, detector_of(square), rectify, recognize_either, BOLD)
-        assert plate.reading.text == text
 
 
 @pytest.mark.parametrize(
