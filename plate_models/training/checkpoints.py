@@ -150,5 +150,5 @@ def _state_of(root: Any) -> State:
     for key, value in state.items():
         if not (isinstance(key, str) and isinstance(value, Tensor)):
             raise CheckpointError(f"expected a module or a state dict, but {key!r:.60} is none")
-    # A file may have tensors without values, on the device "meta".
+    # Copying raises for tensors without values, on the device "meta", which a file may have.
     return {key: value.detach().cpu() for key, value in state.items()}

@@ -57,8 +57,9 @@ def run(arguments: argparse.Namespace) -> None:
     parts = [part for part in PARTS if part in (arguments.parts or PARTS)]
     # Fail at once, not after minutes of work.
     if arguments.data is None and not set(parts) <= set(WITHOUT_DATA):
-        choice = " ".join(f"--{part}" for part in WITHOUT_DATA)
-        raise CommandError(f"give --data DIR, or set PLATES_DATA; these need no data: {choice}")
+        others = " ".join(f"--{part}" for part in WITHOUT_DATA)
+        reason = "give --data DIR, or set PLATES_DATA; these parts need no data"
+        raise CommandError(f"{reason}: {others}")
     if arguments.json and not arguments.json.parent.is_dir():
         raise CommandError(f"{printable(arguments.json)}: its folder does not exist")
     from plate_models.release import check_manifest

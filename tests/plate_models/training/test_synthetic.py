@@ -39,7 +39,6 @@ def match(kind, text):
 
 def test_all_kinds_are_in_the_training():
     assert {*DRAWN, LATIN, CLUTTER} == set(dict(CropStyle().kinds))
-    assert render_crop(np.random.default_rng(4), kind=CLUTTER).rows == ("",)
 
 
 @pytest.mark.parametrize("kind", DRAWN)
