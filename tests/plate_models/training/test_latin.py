@@ -14,7 +14,6 @@ from plate_models.nets.lprnet import LPRNet
 from plate_models.spec import RECOGNIZER, RecognizerSpec
 from plate_models.training.recognizer import take_over
 from plate_models.training.synthetic import kinds, latin
-from plate_models.training.synthetic.crops import CLUTTER, render_crop
 
 
 def test_texts_have_the_alphabets_characters_and_plausible_lengths(monkeypatch):
@@ -69,12 +68,6 @@ def test_made_up_letters_fill_their_height_and_are_distinct():
         assert (masks["5"][pad + 45 : pad + 80, pad + int(48 * face.pen)] < 99).sum() > 8
         pictures = {mask.tobytes() for mask in masks.values()}
         assert len(pictures) >= len(masks) - 2
-
-
-def test_a_rendered_crop_has_its_text_and_rows():
-    sample = render_crop(np.random.default_rng(3), kind=latin.LATIN)
-    assert len(sample.text) > 2 and len(sample.rows) in (1, 2)
-    assert render_crop(np.random.default_rng(4), kind=CLUTTER).rows == ("",)
 
 
 def test_an_error_names_the_folder_without_typefaces(tmp_path, monkeypatch):

@@ -41,6 +41,12 @@ def test_all_kinds_are_in_the_training():
     assert {*DRAWN, LATIN, CLUTTER} == set(dict(CropStyle().kinds))
 
 
+def test_a_rendered_crop_has_its_text_and_rows():
+    sample = render_crop(np.random.default_rng(3), kind=LATIN)
+    assert len(sample.text) > 2 and len(sample.rows) in (1, 2)
+    assert render_crop(np.random.default_rng(4), kind=CLUTTER).rows == ("",)
+
+
 @pytest.mark.parametrize("kind", DRAWN)
 def test_texts_match_the_grammar(kind):
     rng = np.random.default_rng(0)
