@@ -51,7 +51,8 @@ def check_manifest(folder: Path = WEIGHTS_DIR) -> str:
             raise WeightsError(f"{manifest}: not a line of sha256sum: {' '.join(line)!r}")
         expected[line[1]] = line[0]
     if CALIBRATION in expected and not (folder / CALIBRATION).exists():
-        raise WeightsError(f"{folder / CALIBRATION} is missing: restore it, or `plates weights`")
+        remedy = f"restore it, or run `plates weights --weights {folder}` to read without it"
+        raise WeightsError(f"{folder / CALIBRATION} is missing: {remedy}")
     for path in _files(folder):
         if expected.get(path.name) != sha256_of(path):
             raise WeightsError(f"{path}: its SHA-256 is not the one in {manifest.name}")

@@ -27,9 +27,7 @@ from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph
 from plate_models.pipeline import PipelineConfig
 from plate_models.recognition import appearance, calibration, grammar
-from plate_models.recognition.calibration import UNCALIBRATED, Calibration
 from plate_models.recognition.countries import COUNTRIES, without_plates
-from plate_models.recognition.grammar import FormatError
 from plate_models.release import NAMES, WEIGHTS_DIR, WeightsError, check_manifest, sha256_of
 from plate_models.spec import DEFAULTS, SpecError, Specs, spec_from_json
 
@@ -203,7 +201,7 @@ def check_countries(recognizer: spec.RecognizerSpec, where: str) -> None:
     """Raise WeightsError, beginning with `where`, unless the countries' plates can be read."""
     try:
         _, *others = [grammar_of(name) for name in recognizer.countries]
-    except FormatError as error:
+    except grammar.FormatError as error:
         raise WeightsError(f"{where}.countries: {error}") from error
     # The home country isn't checked: a net with fewer letters reads those that it has.
     for country in others:
@@ -242,10 +240,10 @@ def load_modules(folder: Path = WEIGHTS_DIR, device: str = "cpu") -> Nets:
     graphs = (YOLOv5Graph(detector, specs.detector), *nets[1:])
     loaded = [graph.to(torch.device(device)).eval().requires_grad_(False) for graph in graphs]
     detect, rectify, recognize = loaded if device == "cpu" else map(CudaGraphs, loaded)
-    measured = UNCALIBRATED
+    measured = calibration.UNCALIBRATED
     if (path := folder / release.CALIBRATION).exists():
         try:
-            measured = Calibration.from_json(path.read_text(encoding="utf-8"))
+            measured = calibration.Calibration.from_json(path.read_text(encoding="utf-8"))
             measured.check(measured_with(folder, specs.recognizer.countries))
         except (OSError, UnicodeDecodeError, calibration.CalibrationError) as error:
             raise WeightsError(f"{path}: {error}") from error

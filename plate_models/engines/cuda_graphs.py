@@ -9,15 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
 
-Net = Callable[[Tensor], Any]
+Net = Callable[[torch.Tensor], Any]
 _MOST_RECORDED = 20  # each holds memory; three canvases in five sizes of batch, and some others
 # A net and its input to a function that replays the net, and the outputs' memory.
-Record = Callable[[Net, Tensor], tuple[Callable[[], None], Any]]
+Record = Callable[[Net, torch.Tensor], tuple[Callable[[], None], Any]]
 
 
-def record(net: Net, given: Tensor) -> tuple[Callable[[], None], Any]:
+def record(net: Net, given: torch.Tensor) -> tuple[Callable[[], None], Any]:
     """Record a net's run on a tensor on a GPU; replays use the values in the same memory."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.device(given.device):
@@ -50,7 +49,7 @@ class CudaGraphs:
         self._lock = threading.Lock()
 
     @torch.no_grad()
-    def __call__(self, batch: Tensor) -> Any:
+    def __call__(self, batch: torch.Tensor) -> Any:
         """Compute a batch of at least one row; returns a tensor or a tuple, as the net does."""
         rows = len(batch)
         shape = (1 << (rows - 1).bit_length(), *batch.shape[1:])

@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 
 import torch
 from safetensors.torch import load_file
-from torch import Tensor, nn
 
 from plate_models.release import WeightsError
 
@@ -33,7 +32,7 @@ _INERT_CALLS = re.compile(
 # Keys under which trainings save the net; YOLOv5 validates its average, "ema", if there is one.
 _KEYS = ("ema", "model", "state_dict")
 
-State = dict[str, Tensor]
+State = dict[str, torch.Tensor]
 Result = TypeVar("Result")
 
 
@@ -105,7 +104,7 @@ def read_state(path: Path) -> State:
         raise CheckpointError(text) from error
 
 
-class _Inert(nn.Module):
+class _Inert(torch.nn.Module):
     """Replaces an unknown class or function; a subclass bears its name.
 
     A pickled module consists of its attributes, so the replacement's state dict has the same names.
@@ -148,7 +147,7 @@ def _state_of(root: Any) -> State:
         kind = type(found).__name__
         raise CheckpointError(f"expected a module or a state dict with tensors, found {kind}")
     for key, value in state.items():
-        if not (isinstance(key, str) and isinstance(value, Tensor)):
+        if not (isinstance(key, str) and isinstance(value, torch.Tensor)):
             raise CheckpointError(f"expected a module or a state dict, but {key!r:.60} is none")
-    # A file may have tensors without values, on the device "meta".
+    # Copying raises for tensors without values, on the device "meta", which a file may have.
     return {key: value.detach().cpu() for key, value in state.items()}

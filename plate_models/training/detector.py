@@ -7,7 +7,6 @@ from typing import Annotated, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from torch.nn.functional import pad
 
 from plate_models import weights
@@ -61,12 +60,12 @@ class Training(Run[list[Window]]):
         return {"loss": loss.item(), **parts}
 
 
-def collate(windows: list[Window], device: str) -> tuple[Tensor, Targets]:
+def collate(windows: list[Window], device: str) -> tuple[torch.Tensor, Targets]:
     """Stack windows into (N, 3, S, S) float32 RGB in [0, 1], and their targets, on a device."""
     images = to_device(np.stack([window.image for window in windows]), device)
     planes = images.permute(0, 3, 1, 2).float() / 255  # channels last in memory
 
-    def numbered(boxes: list[NDArray[np.float32]]) -> Tensor:
+    def numbered(boxes: list[NDArray[np.float32]]) -> torch.Tensor:
         rows = [pad(torch.from_numpy(a), (1, 0), value=n) for n, a in enumerate(boxes)]
         return torch.cat(rows).to(device)
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from plate_models import weights
 from plate_models.release import sha256_of
@@ -138,7 +137,7 @@ def spec_of(state: State, path: Path) -> DetectorSpec:
         )
 
 
-def _shaped(state: State, key: str, path: Path, shape: tuple[int | None, ...]) -> Tensor:
+def _shaped(state: State, key: str, path: Path, shape: tuple[int | None, ...]) -> torch.Tensor:
     """Get a tensor and check its shape; None stands for any size."""
     found = tuple(state[key].shape) if key in state else "no such tensor"
     axes = zip(found, shape, strict=False)

@@ -112,7 +112,7 @@ def _plate(row: dict[str, str], image: Path) -> LabelledPlate:
         raise ValueError(f"lines: expected 1 or 2, got {lines!r}")
     if legible not in ("0", "1") or (legible == "1" and not text):
         raise ValueError(f"legible: expected 0, or 1 where there is a text, got {legible!r}")
-    if legible == "1" and not re.fullmatch("[0-9A-ZÀ-Ž]+", text):
+    if legible == "1" and (not re.fullmatch("[0-9A-ZÀ-Ž]+", text) or text != text.upper()):
         raise ValueError(f"text: expected Latin (no Cyrillic) capitals and digits, got {text!r}")
     if not image.is_file():
         raise FileNotFoundError(f"{image} is labelled, but missing")
@@ -135,10 +135,11 @@ def _upright(box: Box, path: Path) -> Box:
     except ImageError:
         return box
     x0, y0, x1, y1 = box
+    w, h = (height, width) if orientation in SIDEWAYS else (width, height)  # as stored
+    if min(x1, y1) <= 0 or x0 >= w or y0 >= h or min(x1 - x0, y1 - y0) < 1:
+        raise ValueError(f"expected pixels of the stored photo of {w} x {h}, got the box {box}")
     if orientation in SIDEWAYS:  # transposed, then like 1 to 4
         x0, y0, x1, y1 = y0, x0, y1, x1
-    if min(x1, y1) <= 0 or x0 >= width or y0 >= height or min(x1 - x0, y1 - y0) < 1:
-        raise ValueError(f"expected pixels of a photo of {width} x {height}, got the box {box}")
     if orientation in (2, 3, 6, 7):
         x0, x1 = width - x1, width - x0
     if orientation in (3, 4, 7, 8):

@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from datetime import datetime
 from pathlib import Path
@@ -66,13 +66,11 @@ def load_alone(request: Request, weights: str) -> "Nets":
 class ChunkReader:
     """Reads chunks with the nets of a run's weights: an actor of Ray Data."""
 
-    def __init__(
-        self, request: Request, weights: str, load: "Callable[[Request, str], Nets]" = load_alone
-    ) -> None:
+    def __init__(self, request: Request, weights: str) -> None:
         self._weights, self._output = weights, Output(request.out)
         self._listing = load_listing(self._output.listing)
         self._fetcher = Fetcher(request.source)
-        self._nets = load(request, weights)
+        self._nets = load_alone(request, weights)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
         """Read the chunks of a batch, as Ray Data calls it."""

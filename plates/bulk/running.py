@@ -161,6 +161,8 @@ class _Run:
         counts = self._write()
         if not todo:
             return
+        if self._accounts:
+            self._say(f"{len(self._accounts):,} chunks are done, {len(todo):,} are left")
         # Without a terminal (disable=None) there is no bar, but a line every `_REPORT_EVERY_S`.
         bar = tqdm(total=counts["photos"], initial=counts["done"], unit="file", disable=None)
         reported = -math.inf

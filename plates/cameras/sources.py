@@ -250,7 +250,7 @@ class Source(FrameSource):
 
 
 class PushedFrames(FrameSource):
-    """A camera whose frames are pushed one by one; its status is "silent" while none comes."""
+    """A camera whose frames are pushed one by one; "silent" after `_SILENT_S` without one."""
 
     _first = 0.0  # the first frame's time
 

@@ -16,7 +16,6 @@ from tqdm import tqdm
 
 from plate_models.images import ImageError
 from plates.cli import CommandError, options, printable
-from plates.cli.options import add_number
 from plates.cli.samples import SAMPLES
 
 if TYPE_CHECKING:
@@ -44,9 +43,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(option, action="append_const", dest="parts", const=name, help=purpose)
     options.add_nets(parser)
     text = "rendered photos of each kind of plate; of each variant a fifth as many"
-    add_number(parser, "--per-type", 500, text)
-    add_number(parser, "--clips", 48, "number of rendered clips")
-    add_number(parser, "--workers", 2, "number of processes that render")
+    options.add_number(parser, "--per-type", 500, text)
+    options.add_number(parser, "--clips", 48, "number of rendered clips")
+    options.add_number(parser, "--workers", 2, "number of processes that render")
     parser.add_argument("--misses", action="store_true", help="list every failure")
     text = "write all results, plate by plate, as JSON"
     parser.add_argument("--json", type=Path, metavar="FILE", help=text)
@@ -57,8 +56,8 @@ def run(arguments: argparse.Namespace) -> None:
     parts = [part for part in PARTS if part in (arguments.parts or PARTS)]
     # Fail at once, not after minutes of work.
     if arguments.data is None and not set(parts) <= set(WITHOUT_DATA):
-        choice = " ".join(f"--{part}" for part in WITHOUT_DATA)
-        raise CommandError(f"give --data DIR, or set PLATES_DATA; these need no data: {choice}")
+        others = " ".join(f"--{part}" for part in WITHOUT_DATA)
+        raise CommandError(f"give --data DIR, or set PLATES_DATA; these parts need none: {others}")
     if arguments.json and not arguments.json.parent.is_dir():
         raise CommandError(f"{printable(arguments.json)}: its folder does not exist")
     from plate_models.release import check_manifest

@@ -29,7 +29,6 @@ HEAVY = {"torch", "onnx", "onnxruntime", "openvino", "pytriton", "ray", "matplot
 @pytest.mark.parametrize("image", IMAGES)
 def test_images_are_pinned_and_unprivileged(image):
     build, final = read_stages(image)
-    # Both stages have the same base image.
     assert build.image == final.image
     user = ("USER", f"{UID}:{UID}")
     written = [place for place, (name, _) in enumerate(final.steps) if name in ("RUN", "COPY")]

@@ -79,7 +79,6 @@ def test_the_installed_triton_wheel_is_the_one_in_the_table():
     assert row["triton"] == f"wheel nvidia-pytriton {version}"
     wheel = find_installation()
     assert wheel.is_wheel and metadata.version("nvidia-pytriton") == version
-    # The wheel has a backend stub for each supported Python.
     stubs = {path.name for path in wheel.stub.parent.parent.iterdir()}
     assert stubs >= PYTHONS and f"3.{sys.version_info.minor}" in stubs
 

@@ -4,7 +4,6 @@ import random
 
 import hypothesis
 import schemathesis
-from hypothesis import HealthCheck, Phase, strategies
 from photo_files import GOOD
 from requests import RequestException
 from schemathesis.checks import CHECKS, load_all_checks
@@ -23,7 +22,7 @@ _CHECKS = CHECKS.get_by_names(
 def send_documented(url, seed, count, note):
     """Send `count` generated requests; call `note(status, seconds, violation)` for each answer."""
     files = [*GOOD.values(), *(hostile_file(random.Random(f"{seed} {i}")) for i in range(50))]
-    photos = strategies.sampled_from(files) | strategies.binary(max_size=200)
+    photos = hypothesis.strategies.sampled_from(files) | hypothesis.strategies.binary(max_size=200)
     schemathesis.openapi.format("binary", photos)
     schemathesis.openapi.media_type("image/*", photos)
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
@@ -40,10 +39,10 @@ def send_documented(url, seed, count, note):
         max_examples=count,
         database=None,
         deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
+        phases=[hypothesis.Phase.generate],
+        suppress_health_check=list(hypothesis.HealthCheck),
     )
-    @hypothesis.given(case=strategies.one_of(cases))
+    @hypothesis.given(case=hypothesis.strategies.one_of(cases))
     def send(case):
         where = f"{case.method} {case.path}"
         try:

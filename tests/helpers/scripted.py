@@ -9,7 +9,6 @@ from plate_models.spec import RECOGNIZER
 from plates.cameras.frames import Frame, SeenPlate
 
 ALPHABET, STEPS = RECOGNIZER.alphabet, 48
-IMAGE = np.zeros((720, 1280, 3), np.uint8)
 
 
 def seen(text, middle, width=120.0, sure=0.999):
@@ -31,4 +30,4 @@ def seen(text, middle, width=120.0, sure=0.999):
 
 
 def frame_at(second):
-    return Frame(IMAGE, 1_769_860_800.0 + second, "file", second)
+    return Frame(np.zeros((720, 1280, 3), np.uint8), 1_769_860_800.0 + second, "file", second)

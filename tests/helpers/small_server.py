@@ -24,7 +24,6 @@ class Reply(NamedTuple):
     retry_after: str = ""
 
 
-OK = Reply()
 REFUSAL = Reply(status=429, retry_after="3")
 
 

@@ -35,7 +35,6 @@ SCENE = SAMPLES / "green_car.jpg"
 SCENE_TEXT = "X556XM750"
 PHOTO = GOOD["jpeg"]
 PLATES = python("plates.cli.main")
-# HTTP status by the problem's slug.
 STATUS = {slug: kind.status for slug, kind in KINDS.items()}
 
 

@@ -17,13 +17,12 @@ from plate_models.pipeline import PipelineConfig, Plate
 from plate_models.recognition import ctc
 from plate_models.recognition.calibration import UNCALIBRATED
 from plate_models.recognition.decoding import Reading
-from plate_models.spec import TENSORS
 
 ORIGIN = contract.Origin("sha256:0123", "cpu")
 PHOTO = np.zeros((480, 640, 3), np.uint8)
 PIXELS = np.zeros((10, 11, 3), np.uint8)
 WRONG_SHAPES = [(0, 5, 3), (5, 4, 4), (5, 4)]
-EVERYTHING = {*contract.OUTPUTS, TENSORS.log_probs, TENSORS.model_info}
+EVERYTHING = {*contract.OUTPUTS, spec.TENSORS.log_probs, spec.TENSORS.model_info}
 REPOSITORY = ROOT / "model_repository"
 # Each net's spec, and the height and width of its inputs.
 NETS = {
@@ -133,10 +132,10 @@ def test_a_request_narrows_the_countries_to_some_that_the_weights_read(parameter
 
 
 def test_a_request_for_log_probabilities_reads_each_plate_from_one_crop():
-    wanted = {TENSORS.log_probs, "texts"}
+    wanted = {spec.TENSORS.log_probs, "texts"}
     assert not contract.config_for(PipelineConfig(), "{}", wanted).still
     # A client that names no outputs gets all of them, and is not one that fuses frames.
-    for photo in ({"texts"}, {*contract.OUTPUTS, TENSORS.log_probs}):
+    for photo in ({"texts"}, {*contract.OUTPUTS, spec.TENSORS.log_probs}):
         assert contract.config_for(PipelineConfig(), "{}", photo).still
 
 
@@ -149,11 +148,11 @@ def test_model_info_names_the_weights_the_device_and_the_size(tmp_path, monkeypa
     args = {"model_repository": str(tmp_path), "model_version": "1"}
     args |= {"model_instance_kind": "GPU", "model_instance_device_id": "3"}
     spent = {"decode": 1.5, "yolo": 20.0}
-    origin, wanted = contract.read_origin(args), {TENSORS.model_info}
+    origin, wanted = contract.read_origin(args), {spec.TENSORS.model_info}
     (tmp_path / "1" / release.MANIFEST).write_text(json.dumps(manifest)[:-1])  # a full disk
     with pytest.raises(RuntimeError, match=r"/1/exported\.json is damaged .*: run `make export`"):
         contract.read_origin(args)
-    (info,) = contract.outputs_of([], PHOTO, origin, wanted, spent)[TENSORS.model_info]
+    (info,) = contract.outputs_of([], PHOTO, origin, wanted, spent)[spec.TENSORS.model_info]
     assert json.loads(info) == {
         "version": "1",
         "weights": "sha256:abc",
@@ -163,8 +162,8 @@ def test_model_info_names_the_weights_the_device_and_the_size(tmp_path, monkeypa
         "timing_ms": spent,
     }
     # With log-probabilities comes what a client needs to decode them.
-    wanted |= {TENSORS.log_probs}
-    (info,) = contract.outputs_of([], PHOTO, origin, wanted, spent)[TENSORS.model_info]
+    wanted |= {spec.TENSORS.log_probs}
+    (info,) = contract.outputs_of([], PHOTO, origin, wanted, spent)[spec.TENSORS.model_info]
     decoding = {"spec": {"alphabet": "ABC"}, "calibration": manifest["calibration"]}
     assert json.loads(info)["decoding"] == decoding
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from torch import nn
 
 from plate_models import contract, export, release, spec, weights
 from plate_models.engines.nets import ensure_exported
@@ -31,7 +30,7 @@ def released(tmp_path_factory):
     folder = tmp_path_factory.mktemp("weights")
     torch.manual_seed(0)
     stn = STN()
-    nn.init.normal_(stn.localization[-1].weight, std=0.05)
+    torch.nn.init.normal_(stn.localization[-1].weight, std=0.05)
     path = weights.save(YOLOv5(SMALL.detector), "detector", {}, folder, SMALL)
     values = weights.contract_of("detector", SMALL)
     values["canvases_hw"] = SMALL.detector.canvases_hw  # not in a contract by default

@@ -194,7 +194,8 @@ def test_crops_of_interlaced_photos_use_one_field(kind):
 def test_crops_beyond_the_photo_repeat_its_edge(kind):
     photo = np.full((20, 20, 3), 60, np.uint8)
     photo[:10, :10] = 200  # wrapping around would show the other quarters
-    crops = crop_boxes(kind(photo), [[-40, -40, -4, -4], [24, 24, 60, 60]], ONE.repeat(2))
+    boxes = np.array([[-40.0, -40, -4, -4], [24, 24, 60, 60]])
+    crops = crop_boxes(kind(photo), boxes, ONE.repeat(2))
     assert (crops[0] == 200).all()
     assert (crops[1] == 60).all()
     # In a wide box pixels are skipped: in the photo and beyond its edge in the same steps.

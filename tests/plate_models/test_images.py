@@ -8,7 +8,6 @@ import pytest
 from photo_files import BAD, BLUE, FAITHFUL, GOOD, GREEN, HEIGHT, RED, WIDTH, encode, pattern, rgba
 
 from plate_models import images
-from plate_models.images import files
 from plate_models.spec import Limits
 
 
@@ -21,7 +20,7 @@ def assert_shows(pixels, expected, tolerance=6):
 def test_good_files_are_read_upright_and_in_rgb(name):
     header = images.check_header(GOOD[name])
     assert (header.width, header.height) == (WIDTH, HEIGHT)
-    assert header.format in files.ACCEPTED
+    assert header.format in images.files.ACCEPTED
     pixels = images.decode(GOOD[name])
     assert pixels.shape == (HEIGHT, WIDTH, 3)
     assert pixels.dtype == np.uint8

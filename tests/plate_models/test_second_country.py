@@ -47,7 +47,8 @@ def train():
         take_over(net, weights.read_file(release.WEIGHTS_DIR / f"{name}.safetensors"))
     # The other layers see strokes, as in any alphabet: training them takes five times as long.
     reader.eval().requires_grad_(False)
-    net.head, net.steps_per_column = LPRNet(SPECS.recognizer).head, 1
+    net.head = LPRNet(SPECS.recognizer).head
+    net.steps_per_column = 1
     rng = np.random.default_rng(0)
     optimizer = torch.optim.AdamW(net.head.parameters())
     crops = [[render_crop(rng, EASY) for _ in range(16)] for _ in range(30)]

@@ -33,7 +33,7 @@ class Lens:
     veil: float  # stray light, as a share of the image's mean
 
     def bend_points(self, points: Floats) -> Floats:
-        """Distort points (N, 2) in pixels: the inverse of `_straighten`, by iteration."""
+        """Distort (N, 2) points, in pixels: inverts `_straighten` by fixed-point iteration."""
         bent = points
         for _ in range(25):
             bent = bent + points - _straighten(bent, self.size_wh, self.bend)

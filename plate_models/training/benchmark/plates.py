@@ -64,13 +64,13 @@ def sample_design(kind: str, rng: Generator, text: str = "") -> Design:
 
     Raises ValueError: There is no such kind.
     """
-    about, text = kinds.kind_named(kind), text or kinds.sample_text(rng, kind)
-    if about.table.sizes_mm:
-        width, height = size = pick(about.table.sizes_mm, rng)
+    own, text = kinds.kind_named(kind), text or kinds.sample_text(rng, kind)
+    if own.table.sizes_mm:
+        width, height = size = pick(own.table.sizes_mm, rng)
         screws = (0.25 * width, 9.0), (0.75 * width, 9.0), (0.25 * width, height - 9)
-        return Design(text, about, size, _places(about, height)[2], screws)
-    layout = loosen(pick(about.layouts_of(text), rng), about, rng)
-    return Design(text, about, layout.size_mm, layout.region.digit_height, layout.screws, layout)
+        return Design(text, own, size, _places(own, height)[2], screws)
+    layout = loosen(pick(own.layouts_of(text), rng), own, rng)
+    return Design(text, own, layout.size_mm, layout.region.digit_height, layout.screws, layout)
 
 
 def _places(kind: PlateKind, height_mm: float) -> tuple[float, float, float]:

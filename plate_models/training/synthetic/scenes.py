@@ -142,8 +142,8 @@ def _cover(scene: Field, box: Floats, rng: Generator) -> None:
 def _hang_plate(design: Design, box: Field, rng: Generator) -> tuple[PlateImage, Floats]:
     """Render a plate in the middle of a box.
 
-    A plate of one line is as wide as the old plate. A plate of two lines is 1.2 to 1.6
-    times as high as the old plate, which it replaces as a long one, but never wider.
+    A plate of one line is as wide as the old plate. A plate of two lines is 1.2 to 1.6 times as
+    high as the old plate, which may have been a long one, but no wider.
 
     Returns the plate, and the (3, 3) homography from pixels of its image to photo pixels.
     """

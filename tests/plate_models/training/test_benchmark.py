@@ -12,7 +12,6 @@ from plate_models.engines.loaded import Nets
 from plate_models.engines.nets import load_nets
 from plate_models.images import decode
 from plate_models.training.benchmark import passes, plates
-from plate_models.training.benchmark.passes import FILM_KINDS, render_film
 from plate_models.training.benchmark.photos import BENCHMARK_KINDS, render_photo
 from plate_models.training.evaluation import sets
 from plate_models.training.evaluation.scoreboard import score_photo
@@ -25,7 +24,7 @@ def photos():
     """Eight photos of cars, two of each other kind; the data sets render none of them again."""
     kinds = [(kind, n, "") for kind in BENCHMARK_KINDS for n in range(8 if kind == CAR else 2)]
     with pytest.MonkeyPatch.context() as patch:
-        for render in (render_photo, render_film):
+        for render in (render_photo, passes.render_film):
             patch.setattr(sets, render.__name__, cache(render))
         yield [sets.render_photo(*one) for one in kinds]
 
@@ -118,7 +117,7 @@ def films():
     """One film of each kind without its pictures, which take long to render."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passes, "encode", lambda *_, **__: [])
-        return {kind: render_film(kind, 3) for kind in FILM_KINDS}
+        return {kind: passes.render_film(kind, 3) for kind in passes.FILM_KINDS}
 
 
 def times_of(film, number):
@@ -128,10 +127,10 @@ def times_of(film, number):
 
 
 def test_films_are_reproducible_and_their_plates_are_where_the_truth_says(films):
-    film = render_film("glimpse", 3)
-    assert render_film("glimpse", 3) == film
+    film = passes.render_film("glimpse", 3)
+    assert passes.render_film("glimpse", 3) == film
     assert (film.truths, film.times_s) == (films["glimpse"].truths, films["glimpse"].times_s)
-    assert render_film("glimpse", 4).packets != film.packets
+    assert passes.render_film("glimpse", 4).packets != film.packets
     empty, *pictures = (picture.astype(int) for picture in film.frames())
     assert len(pictures) == len(film.truths) - 1
     for picture, truths in zip(pictures, film.truths[1:], strict=True):

@@ -29,6 +29,9 @@ def test_boxes_are_turned_like_their_photo(tmp_path, orientation):
     rows, columns = np.nonzero(decode(photo.path.read_bytes())[..., 0])
     drawn = (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1)
     assert photo.plates == (labels.LabelledPlate(drawn, "A111AA77", True, 2),)
+    write_labels(tmp_path, "b.png,15,60,80,90", "image,x0,y0,x1,y1")
+    with pytest.raises(labels.LabelError, match="the stored photo of 100 x 60, got"):
+        labels.load_labels(tmp_path)
     write_labels(tmp_path, "b.png,15,10,80,30", "image,x0,y0,x1,y1")
     assert labels.load_labels(tmp_path)[0].plates == (labels.LabelledPlate(drawn),)
     photo.path.write_bytes(png_claiming(30_000, 30_000))  # decoding will report the error
@@ -49,6 +52,7 @@ def test_boxes_are_turned_like_their_photo(tmp_path, orientation):
         ("b.jpg,5,2,3,4", HEAD, "expected x0 < x1"),
         ("b.jpg,1,2,3,4,A111AA77,1.0", f"{HEAD[:-5]}legible", "legible: expected 0, or 1 where"),
         ("b.jpg,1,2,3,4,А111АА77,1", HEAD, "text: expected Latin"),
+        ("b.jpg,1,2,3,4,é111AA77,1", HEAD, "text: expected Latin"),
         ("b.jpg,1,2,3,4,,1", f"{HEAD[:-5]}legible", "legible: expected 0, or 1 where"),
         ("b.jpg,nan,2,3,4", f"\ufeff{HEAD}", "expected x0 < x1"),  # as Excel saves it
     ],

@@ -39,6 +39,11 @@ def match(kind, text):
 
 def test_all_kinds_are_in_the_training():
     assert {*DRAWN, LATIN, CLUTTER} == set(dict(CropStyle().kinds))
+
+
+def test_a_rendered_crop_has_its_text_and_rows():
+    sample = render_crop(np.random.default_rng(3), kind=LATIN)
+    assert len(sample.text) > 2 and len(sample.rows) in (1, 2)
     assert render_crop(np.random.default_rng(4), kind=CLUTTER).rows == ("",)
 
 

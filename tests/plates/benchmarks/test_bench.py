@@ -6,7 +6,7 @@ import time
 
 import pytest
 import torch
-from small_server import OK, REFUSAL, Reply, bench, small_server
+from small_server import REFUSAL, Reply, bench, small_server
 
 from plate_models.training.figures import median_ratio
 from plates.benchmarks import serve
@@ -21,10 +21,10 @@ YOLO, GATEWAY = "kill yolo", "kill the gateway"
 @pytest.mark.parametrize(
     ("answer", "request_", "row"),
     [
-        (OK, PHOTO, RIGHT),
-        (OK, Request(b"text", expected=(415,)), RIGHT | {"right": False}),
+        (Reply(), PHOTO, RIGHT),
+        (Reply(), Request(b"text", expected=(415,)), RIGHT | {"right": False}),
         (ONE_PLATE, Request(b"photo", texts=["A1"]), RIGHT),
-        (OK, Request(b"photo", texts=["A1"]), RIGHT | {"right": False}),
+        (Reply(), Request(b"photo", texts=["A1"]), RIGHT | {"right": False}),
         (REFUSAL, PHOTO, {"status": 429, "retry_after": True, "right": False, "error": ""}),
         (None, PHOTO, {"status": 0, "error": "ServerDisconnectedError: Server disconnected"}),
         (lambda _: time.sleep(3), PHOTO, {"status": 0, "error": "no answer in time"}),

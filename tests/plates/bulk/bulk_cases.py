@@ -8,6 +8,7 @@ import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import cv2
 import numpy as np
@@ -56,7 +57,8 @@ def take_listing_of(source, out):
 
 def reader(source, out, read=read_photo):
     nets = SimpleNamespace(read=read)
-    return ChunkReader(Request(str(source), out), WEIGHTS, load=lambda *_: nets)
+    with patch("plates.bulk.reading.load_alone", lambda *_: nets):
+        return ChunkReader(Request(str(source), out), WEIGHTS)
 
 
 def main(source, out, chunk, place):

@@ -128,6 +128,6 @@ def test_the_evidence_of_all_frames_determines_the_format():
     frames = [seen("AB12377", x=300 * n, ground=ground) for n, ground in enumerate(grounds)]
     assert fuse(frames[1:2], READER).reading.format != "ru.taxi"
     assert fuse(frames, READER).reading.format == "ru.taxi"
-    frames = [(x, Evidence(1 + (x > 0), WHITE)) for x in (0, 300, 600)]  # one line at first
-    rows = [replace(seen("1234AB77", x=x), evidence=evidence) for x, evidence in frames]
+    places = [(x, Evidence(1 + (x > 0), WHITE)) for x in (0, 300, 600)]  # one line at first
+    rows = [replace(seen("1234AB77", x=x), evidence=evidence) for x, evidence in places]
     assert fuse(rows, READER).reading.format == "ru.motorcycle"

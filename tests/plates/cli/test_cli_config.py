@@ -51,7 +51,6 @@ def test_all_problems_are_named_at_once_without_secrets(run, tmp_path):
 
 
 GOOD = """\
-# A file that compose reads.
 PLATES_PORT=9000  # a comment
 export PLATES_LOG_FORMAT="json"
 PLATES_CORS_ORIGINS='https://a.example, https://b.example'

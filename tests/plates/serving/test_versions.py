@@ -9,7 +9,6 @@ from serving_support import BOX, TEXT, make_repository, publish
 from plates.serving import versions
 from plates.serving.client import TritonHttp
 from plates.serving.errors import VersionError
-from plates.serving.versions import Versions, find_versions, read_golden_photo
 
 MODELS = ("lprnet", "yolo", "plate_recognition")
 
@@ -27,10 +26,10 @@ def test_versions_are_ordered_by_number_and_need_a_manifest(repository, content)
         (repository / model / "3").rename(repository / model / "3.off")
     manifest = repository / "plate_recognition" / "2" / "exported.json"
     manifest.unlink()
-    assert [version.number for version in find_versions(repository)] == [10, 9, 1]
+    assert [version.number for version in versions.find_versions(repository)] == [10, 9, 1]
     if content is not None:
         manifest.write_text(content)
-        _, _, damaged, _ = find_versions(repository)
+        _, _, damaged, _ = versions.find_versions(repository)
         with pytest.raises(VersionError, match=r"2/exported.json can't be used \(.*: correct it"):
             versions.View(repository.with_name("view"), damaged)
 
@@ -38,7 +37,7 @@ def test_versions_are_ordered_by_number_and_need_a_manifest(repository, content)
 def test_a_version_may_be_renumbered_after_its_export(repository):
     for model in MODELS:
         (repository / model / "1").rename(repository / model / "2")
-    assert Versions(repository).choose().number == 2
+    assert versions.Versions(repository).choose().number == 2
 
 
 def due(chosen):
@@ -47,11 +46,11 @@ def due(chosen):
 
 def test_a_new_version_is_due_when_its_files_no_longer_change(repository, monkeypatch):
     monkeypatch.setattr(versions, "SEARCH_EVERY_S", 0.0)
-    chosen = Versions(repository)
-    chosen.prove(find_versions(repository)[0])
+    chosen = versions.Versions(repository)
+    chosen.prove(versions.find_versions(repository)[0])
     assert due(chosen) is None
     publish(repository, 2)
-    newer = find_versions(repository)[0]
+    newer = versions.find_versions(repository)[0]
     assert chosen.choose() != newer, "a start takes the version that was served"
     assert due(chosen) is None
     os.utime(repository / "yolo" / "2" / "weights.bin", (1, 1))
@@ -77,11 +76,11 @@ def test_a_new_version_is_due_when_its_files_no_longer_change(repository, monkey
     ],
 )
 def test_the_golden_photo_must_be_read_as_at_export(repository, plates, reason):
-    (version,) = find_versions(repository)
+    (version,) = versions.find_versions(repository)
     triton = Mock(spec=TritonHttp)
     # A second plate and a slightly different box are accepted.
     triton.plates.return_value = [("", BOX), (TEXT, [11.0, 19.0, 112.0, 43.0])]
-    read_golden_photo(triton, version)
+    versions.read_golden_photo(triton, version)
     triton.plates.return_value = plates
     with pytest.raises(VersionError, match=reason):
-        read_golden_photo(triton, version)
+        versions.read_golden_photo(triton, version)
