@@ -66,8 +66,8 @@ class Evidence(NamedTuple):
 class Reading:
     """The text of one plate, as far as it can be read."""
 
-    # "" if not readable: the score is too low (see `Calibration`), or a plate's text has another
-    # length.
+    # "" if not readable: the score is too low (see `Calibration`), or the length is not that of a
+    # plate's text.
     text: str
     score: float  # calibrated probability that the best candidate is right, in [0, 1]
     format: str  # of the best candidate, such as "ru.car"; "unknown" if none fits

@@ -117,7 +117,8 @@ def detection_loss(
 def _box_loss(raw: Tensor, anchors: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
     """Box loss of (P, 4) raw predictions with their anchors, and their CIoU (P,), at least 0."""
     # Relative to their own cells, in cells: column and row are 0, the stride is 1.
-    places = F.pad(F.pad(anchors, (2, 0)), (0, 1), value=1.0)
+    origin, stride = torch.zeros_like(anchors), torch.ones_like(anchors[:, :1])
+    places = torch.cat((origin, anchors, stride), dim=1)
     overlap = ciou(decode_boxes(raw, places), wanted)
     return (1 - overlap).mean(), overlap.detach().clamp(min=0)
 
