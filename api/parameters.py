@@ -46,7 +46,7 @@ class PlateFilter(BaseModel):
     countries: Annotated[str, AfterValidator(_checked_list)] | None = Field(
         None,
         description="Countries whose plate formats are recognized, the most likely first; "
-        "other formats are `unknown`. The weights support some or all of "
+        "other formats are `unknown`. Weights for A-Z can read "
         f"`{','.join(available_countries())}`",
         examples=["sk,cz"],
     )

@@ -142,8 +142,8 @@ class Settings(BaseSettings):
     """Largest photo, in pixels. The models refuse photos larger than the default."""
 
     countries: Annotated[tuple[str, ...], NoDecode, AfterValidator(checked_countries)] = ()
-    """Countries whose plate formats are recognized, the most likely first, such as `sk,cz`; the
-    weights must include them. Unset: all countries of the weights. Requests may name others."""
+    """Countries whose plate formats are recognized, the most likely first, such as `sk,cz`. Unset:
+    the countries that the weights name. Requests may name others."""
 
     threads: Count = Field(default_factory=usable_cores)
     """Number of threads of each net; by default the number of usable cores."""

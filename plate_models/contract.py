@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plate_models import images, spec
-from plate_models.formats import grammar_of
 from plate_models.pipeline import PipelineConfig, Plate
 from plate_models.pixels import to_device
 from plate_models.recognition import ctc
 from plate_models.recognition.calibration import Calibration
+from plate_models.recognition.grammar import FormatError
 from plate_models.release import MANIFEST
 from plate_models.spec import LIMITS, MODEL_VERSION, RECOGNIZER, RECTIFIER, TENSORS, Limits, Specs
 
@@ -90,9 +90,8 @@ def config_from(folder: Path) -> PipelineConfig:
 def config_for(config: PipelineConfig, parameters: str, wanted: Collection[str]) -> PipelineConfig:
     """Adapt the config to a request's parameters and the outputs that it wants.
 
-    The parameters are JSON, as Triton gives them. ``countries`` lists the countries whose formats
-    are used, the home country first: "sk,cz". Raises InvalidInput if the weights don't read one of
-    them. With a "*" in the list, such countries are ignored, and the weights' others are appended.
+    The parameters are JSON, as Triton gives them. ``countries`` has names for
+    `PipelineConfig.with_countries`, such as "sk,cz"; raises InvalidInput if one can't be read.
     """
     # A client that fuses frames wants log_probs, and each plate as one crop shows it. A request
     # that names no outputs gets all of them, and is for a photo.
@@ -101,16 +100,10 @@ def config_for(config: PipelineConfig, parameters: str, wanted: Collection[str])
     asked = json.loads(parameters or "{}").get(COUNTRIES)
     if asked is None:
         return config
-    own = config.specs.recognizer.countries
-    names = [name.strip() for name in str(asked).lower().split(",")]
-    if "*" in names:
-        names = [*(name for name in names if name in own), *own]
-    if wrong := [name for name in names if name not in own]:
-        raise InvalidInput(
-            f"{COUNTRIES}: expected some of {','.join(own)}, which these weights read, "
-            f"got {','.join(wrong)!r:.80}."
-        )
-    return replace(config, grammar=grammar_of(*dict.fromkeys(names)))
+    try:
+        return config.with_countries([name.strip() for name in str(asked).lower().split(",")])
+    except FormatError as error:
+        raise InvalidInput(f"{COUNTRIES}: {error}.") from error
 
 
 def version_folder(args: Mapping[str, str]) -> Path:

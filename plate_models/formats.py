@@ -15,7 +15,7 @@ from plate_models.recognition.grammar import country_of as country_of
 ABROAD = 0.35
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def grammar_of(home: str, *others: str) -> Grammar:
     """Load the grammar of the home country, such as "ru", and of others seen beside its plates.
 
@@ -27,9 +27,12 @@ def grammar_of(home: str, *others: str) -> Grammar:
 
 
 @cache
-def available_countries() -> tuple[str, ...]:
-    """The names of the countries that have a file."""
-    return tuple(sorted(path.stem for path in COUNTRIES.glob("*.toml")))
+def available_countries(alphabet: str | None = None) -> tuple[str, ...]:
+    """The names of the countries that have a file, and only letters of the alphabet if given."""
+    names = sorted(path.stem for path in COUNTRIES.glob("*.toml"))
+    if alphabet is None:
+        return tuple(names)
+    return tuple(name for name in names if {*grammar_of(name).letters} <= {*alphabet})
 
 
 def checked_countries(names: Sequence[str]) -> tuple[str, ...]:

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from plate_models import detection, rectification
 from plate_models.detection import Box, Detect, Detections
-from plate_models.formats import grammar_of
+from plate_models.formats import available_countries, grammar_of
 from plate_models.motion import blur_of
 from plate_models.pixels import Floats, Lines, concatenate, resample, to_host
 from plate_models.recognition import ctc
 from plate_models.recognition.appearance import aspects_of, evidence_of, is_colourless
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
 from plate_models.recognition.decoding import DEFAULT_GRAMMAR, LENGTHS, choose_reading
-from plate_models.recognition.grammar import UNKNOWN, Grammar, Reading, country_of
+from plate_models.recognition.grammar import UNKNOWN, FormatError, Grammar, Reading, country_of
 from plate_models.rectification import Rectify
 from plate_models.spec import DEFAULTS, Specs
 
@@ -85,6 +85,24 @@ class PipelineConfig:
     def of(cls, specs: Specs, calibration: Calibration) -> "PipelineConfig":
         """The config for given weights; raises FormatError if a country of theirs has no file."""
         return cls(specs, grammar_of(*specs.recognizer.countries), calibration)
+
+    def with_countries(self, names: Sequence[str]) -> "PipelineConfig":
+        """The config for the formats of given countries, the home country first.
+
+        These are the weights' own countries, and any whose letters the weights have. Raises
+        FormatError for others. With a "*" in the list, others are ignored, and the weights' own are
+        appended.
+        """
+        spec = self.specs.recognizer
+        readable = dict.fromkeys((*spec.countries, *available_countries(spec.alphabet)))
+        if "*" in names:
+            names = [*(name for name in names if name in readable), *spec.countries]
+        if wrong := [name for name in names if name not in readable]:
+            raise FormatError(
+                f"expected some of {','.join(readable)}, which these weights read, "
+                f"got {','.join(wrong)!r:.80}"
+            )
+        return replace(self, grammar=grammar_of(*dict.fromkeys(names)))
 
 
 @dataclass(frozen=True)

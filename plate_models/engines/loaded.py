@@ -1,6 +1,7 @@
 """The three nets in this process, ready for `pipeline.read_plates`."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -38,6 +39,10 @@ class Nets:
             raise EngineError("these nets were loaded before a fork: load them in each process")
         nets = self.detect, self.rectify, self.recognize
         return read_plates(self.place(image), *nets, replace(self.config, still=still))
+
+    def with_countries(self, names: Sequence[str] | None) -> "Nets":
+        """These nets with the formats of given countries; see `PipelineConfig.with_countries`."""
+        return replace(self, config=self.config.with_countries(names)) if names else self
 
     def place(self, image: NDArray[np.uint8]) -> Any:
         """Return the photo as the nets take it: torch modules take a tensor on their device."""

@@ -60,7 +60,7 @@ def load_alone(request: Request, weights: str) -> "Nets":
             f"{folder}: expected the weights {weights} that this run was begun with, "
             f"found {found}; install the same weights on every machine"
         )
-    return load_nets(request.engine, request.device, folder)
+    return load_nets(request.engine, request.device, folder).with_countries(request.countries)
 
 
 class ChunkReader:

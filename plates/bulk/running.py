@@ -109,6 +109,7 @@ class _Run:
         self._request, self._weights, self._output, self._say = request, weights, output, say
         settings = {name: getattr(request, name) for name in ("source", "chunk", "limit", "engine")}
         settings |= {"weights": weights, "model_version": MODEL_VERSION}
+        settings["countries"] = ",".join(request.countries or ()) or None
         before = output.read_manifest()
         if not before and any(output.plates.iterdir()):
             raise OutputError(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plate_models.engines import ENGINES
+from plate_models.formats import checked_countries
 from plate_models.release import WEIGHTS_DIR
 from plates.cli import CommandError
 
@@ -42,7 +43,7 @@ def add_weights(parser: argparse.ArgumentParser) -> None:
 
 
 def add_nets(parser: argparse.ArgumentParser) -> None:
-    """Declare --weights, --engine and --device, for `load_nets`."""
+    """Declare --weights, --engine, --device and --countries, for `load_nets`."""
     add_weights(parser)
     text = (
         "what runs the nets: the service's engine for a CPU, or float32 in torch "
@@ -51,6 +52,15 @@ def add_nets(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", choices=ENGINES, help=text)
     text = "cpu, or a GPU such as cuda:0 (default: cpu)"
     parser.add_argument("--device", default="cpu", help=text)
+    text = "countries whose formats are known, the likeliest first (default: those of the weights)"
+    parser.add_argument("--countries", metavar="NAME[,NAME]", type=_countries, help=text)
+
+
+def _countries(text: str) -> tuple[str, ...]:
+    try:
+        return checked_countries(text.split(","))
+    except ValueError as error:
+        raise CommandError(f"--countries: {error}", status=2) from error
 
 
 def default_engine(arguments: argparse.Namespace) -> str:
@@ -60,13 +70,14 @@ def default_engine(arguments: argparse.Namespace) -> str:
 
 
 def load_nets(arguments: argparse.Namespace) -> "Nets":
-    """Load the nets that --weights, --engine and --device select."""
+    """Load the nets that --weights, --engine, --device and --countries select."""
     from plate_models.engines import nets
 
     engine = arguments.engine or default_engine(arguments)
     try:
-        return nets.load_nets(engine, arguments.device, arguments.weights)
+        loaded = nets.load_nets(engine, arguments.device, arguments.weights)
     except OSError as error:  # a read-only installation
         if engine == "torch":
             raise
         raise CommandError(f"the nets can't be exported: {error}; try --engine torch") from error
+    return loaded.with_countries(arguments.countries)

@@ -95,6 +95,28 @@ def test_formats_of_other_countries_are_known_but_less_likely(text, lines, name,
     assert match.native == text and "".join(match.rows) == text and len(match.rows) == lines
 
 
+# Countries that the released weights don't name, but can be selected.
+SELECTABLE = [
+    *(("LRZ123", "lt.car"), ("KB4512", "lv.car"), ("123ABC", "ee.car"), ("ABC12", "fi.car")),
+    *(("ABC12D", "se.car"), ("EL12345", "no.car"), ("AB12345", "dk.car"), ("G123BD", "nl.car")),
+    *(("1ABC123", "be.car"), ("W12345X", "at.car"), ("ZH123456", "ch.car"), ("AABB123", "hu.car")),
+    *(("CB1234AB", "bg.car"), ("BG123AB", "rs.car"), ("ZG1234AB", "hr.car"), ("YZA1234", "gr.car")),
+    *(("AA12BB", "pt.car"), ("171C14281", "ie.car"), ("34ABC123", "tr.car"), ("AB123CD", "ge.car")),
+    *(("35AB123", "am.car"), ("10AB123", "az.car"), ("ABC123", "md.car"), ("1234AB01", "tj.car")),
+    *(("12345678", "il.car"), ("AB123CD", "ar.car"), ("LEA1234", "pk.car"), ("7JGF111", "us.car")),
+]
+
+
+@pytest.mark.parametrize(("text", "name"), SELECTABLE)
+def test_a_selected_countrys_formats_are_known(text, name):
+    country = grammar_of(name[:2])
+    assert country.judge(text)[0] == name
+    for digit, letter in ("0O", "1I"):
+        spelled = text.replace(digit, letter)
+        assert spelled == text or text in (spelled, *country.respellings(spelled))
+    assert country.judge(f"{text}9X")[0] == "unknown"
+
+
 def test_polish_serials_lack_the_letters_that_look_like_digits():
     poland = grammar_of("pl")
     names = [poland.judge(text)[0] for text in ("WOT12CA", "WOT12CB", "SO260CA", "SO260CZ")]
@@ -125,7 +147,10 @@ def test_aspect_ratio_and_band_distinguish_formats_with_the_same_pattern():
 
 
 def test_the_recognizers_alphabet_and_length_suffice_for_every_country():
-    assert set(RECOGNIZER.countries) == set(available_countries())
+    assert {*RECOGNIZER.countries, *(name[:2] for _, name in SELECTABLE)} == {
+        *available_countries()
+    }
+    assert available_countries(RUSSIA.alphabet) == ("bg", "ru")
     for country in map(grammar_of, available_countries()):
         assert set(country.alphabet) <= set(RECOGNIZER.alphabet)
         lengths = {len(places) for form in country.formats for places, _ in form.spellings}
