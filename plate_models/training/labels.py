@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 from plate_models.images import ImageError, check_header, decode
 from plate_models.images.files import SUFFIXES
 from plate_models.images.outline import SIDEWAYS
+from plate_models.rectification import batches_of
 
 # Number of consecutive frames of a dashcam clip that go to the same side of the split.
 _RUN_LENGTH = 8
@@ -116,13 +117,8 @@ def _plate(row: dict[str, str], image: Path) -> LabelledPlate:
         raise ValueError(f"text: expected Latin (no Cyrillic) capitals and digits, got {text!r}")
     if not image.is_file():
         raise FileNotFoundError(f"{image} is labelled, but missing")
-    return LabelledPlate(
-        _upright((x0, y0, x1, y1), image),
-        text,
-        legible == "1",
-        int(lines),
-        row.get("country") or row.get("kind", ""),
-    )
+    box, kind = _upright((x0, y0, x1, y1), image), row.get("country") or row.get("kind", "")
+    return LabelledPlate(box, text, legible == "1", int(lines), kind)
 
 
 def _upright(box: Box, path: Path) -> Box:
@@ -174,16 +170,12 @@ def validation_names(names: Iterable[str]) -> set[str]:
     Neighbouring frames of a dashcam clip show the same cars, so a run of frames goes to the side of
     its first frame.
     """
-    chosen, clips = set(), defaultdict(list)
+    runs, clips = list[list[str]](), defaultdict(list)
     for name in names:
         if match := _CLIP.match(name):
             clips[match["clip"]].append((int(match["second"]), name))
-        elif zlib.crc32(name.encode()) % 5 == 0:
-            chosen.add(name)
+        else:
+            runs.append([name])
     for frames in clips.values():
-        ordered = [name for _, name in sorted(frames)]
-        for start in range(0, len(ordered), _RUN_LENGTH):
-            run = ordered[start : start + _RUN_LENGTH]
-            if zlib.crc32(run[0].encode()) % 5 == 0:
-                chosen.update(run)
-    return chosen
+        runs += batches_of([name for _, name in sorted(frames)], _RUN_LENGTH)
+    return {name for run in runs if zlib.crc32(run[0].encode()) % 5 == 0 for name in run}

@@ -119,7 +119,7 @@ class _Scene:
     """Camera, vehicles and their surroundings."""
 
     camera: Camera
-    lens: Lens
+    lens: Lens  # its motion blur is that of each frame, instead
     light: Light
     place: Place
     drives: Sequence[Drive]
@@ -179,7 +179,7 @@ def render_film(kind: str, index: int, kbits: tuple[float, float] = _KBITS) -> F
     fps, drives = _sample_drives(kind, index, camera, tilt, rng)
     first = drives[0].vehicle
     character_px = drives[0].design.character_mm * camera.focal / float(first.face.origin[2])
-    lens = replace(sample_lens(rng, camera.size_wh, character_px), motion_px=(0.0, 0.0))
+    lens = sample_lens(rng, camera.size_wh, character_px)
     place = scenes.shade(draw_background(rng, camera.size_wh), camera, first.face, light, rng)
     cover = _hide(drives[0], place, camera, light, rng) if kind == "hidden" else None
     factor = scenes.choose_exposure(first, light, rng)
@@ -218,13 +218,10 @@ def _hide(drive: Drive, place: Place, camera: Camera, light: Light, rng: Generat
 
 def _moments(drives: Sequence[Drive], fps: int) -> list[float]:
     """Times of frames: every frame during and around a pass, else one frame per second."""
-    starts, ends = ([drive.times[end] * fps for drive in drives] for end in (0, -1))
-    numbers = range(-_EMPTY_FRAMES, int(ends[-1]) + 1 + _EMPTY_FRAMES)
-    near = (
-        any(a - _EMPTY_FRAMES <= n <= b + _EMPTY_FRAMES for a, b in zip(starts, ends, strict=True))
-        for n in numbers
-    )
-    return [n / fps for n, kept in zip(numbers, near, strict=True) if kept or n % fps == 0]
+    around = _EMPTY_FRAMES
+    spans = [(drive.times[0] * fps - around, drive.times[-1] * fps + around) for drive in drives]
+    numbers = range(-around, int(drives[-1].times[-1] * fps) + 1 + around)
+    return [n / fps for n in numbers if n % fps == 0 or any(a <= n <= b for a, b in spans)]
 
 
 def _sample_drives(

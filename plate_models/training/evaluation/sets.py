@@ -64,18 +64,14 @@ def _surrounded(image: Image) -> tuple[Image, Floats]:
     return larger, imaging.shift_by(left, top)
 
 
-def _turned(degrees: float) -> Recipe:
-    """A recipe that rotates counter-clockwise, onto a black canvas that holds the whole photo."""
-
-    def turn(image: Image) -> tuple[Image, Floats]:
-        height, width = image.shape[:2]
-        view = np.vstack((cv2.getRotationMatrix2D((0, 0), degrees, 1), (0, 0, 1)))
-        corners = imaging.apply_homography(view, imaging.box_corners(width, height))
-        view[:2, 2] -= corners.min(axis=0)
-        size = np.ceil(np.ptp(corners, axis=0)).astype(int).tolist()
-        return np.asarray(cv2.warpAffine(image, view[:2], size, flags=cv2.INTER_CUBIC)), view
-
-    return turn
+def _turned(degrees: float, image: Image) -> tuple[Image, Floats]:
+    """Rotate counter-clockwise, onto a black canvas that holds the whole photo."""
+    height, width = image.shape[:2]
+    view = np.vstack((cv2.getRotationMatrix2D((0, 0), degrees, 1), (0, 0, 1)))
+    corners = imaging.apply_homography(view, imaging.box_corners(width, height))
+    view[:2, 2] -= corners.min(axis=0)
+    size = np.ceil(np.ptp(corners, axis=0)).astype(int).tolist()
+    return np.asarray(cv2.warpAffine(image, view[:2], size, flags=cv2.INTER_CUBIC)), view
 
 
 def _fields_apart(image: Image) -> Image:
@@ -103,10 +99,10 @@ RECIPES: dict[str, Recipe] = {
     "JPEG quality 20": _in_place(lambda image: imaging.compress(image, 20)),
     "half size": _halved,
     "amid a larger photo": _surrounded,
-    "turned by 15 degrees": _turned(15),
-    "turned by -15 degrees": _turned(-15),
-    "turned by 20 degrees": _turned(20),
-    "turned by -20 degrees": _turned(-20),
+    "turned by 15 degrees": partial(_turned, 15),
+    "turned by -15 degrees": partial(_turned, -15),
+    "turned by 20 degrees": partial(_turned, 20),
+    "turned by -20 degrees": partial(_turned, -20),
     "brightness x 0.25": _in_place(lambda image: np.rint(image * 0.25).astype(np.uint8)),
     "blur sigma 1.5": _in_place(lambda image: np.asarray(cv2.GaussianBlur(image, (0, 0), 1.5))),
     "motion blur 9 px": _in_place(lambda image: np.asarray(cv2.filter2D(image, -1, _MOTION))),

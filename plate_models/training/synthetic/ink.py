@@ -143,14 +143,12 @@ def _vary(group: Group, share: float, rng: Generator) -> Group:
     spread = size * (1 + float(np.clip(rng.normal(0, share / 2), -share / 2, share / 2)))
     middle = sum(group.centres) / len(group.centres)
     shift, rise = (float(v) for v in rng.normal(0, 1, 2) * (40 * share, 0.5 * 76 * share))
-    return Group(
-        tuple(middle + (centre - middle) * spread + shift for centre in group.centres),
-        group.foot - abs(rise) * float(size < 1),
-        *(
-            _HEIGHT_STEP_MM * round(height * size / _HEIGHT_STEP_MM)
-            for height in (group.digit_height, group.letter_height)
-        ),
+    centres = tuple(middle + (centre - middle) * spread + shift for centre in group.centres)
+    heights = (
+        _HEIGHT_STEP_MM * round(height * size / _HEIGHT_STEP_MM)
+        for height in (group.digit_height, group.letter_height)
     )
+    return Group(centres, group.foot - abs(rise) * float(size < 1), *heights)
 
 
 def _below(group: Group, top: float, foot: float) -> Group:

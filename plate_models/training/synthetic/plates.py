@@ -15,7 +15,7 @@ from plate_models.training.synthetic.ink import CORNER_MM, draw_ink, loosen, rou
 from plate_models.training.synthetic.kinds import Layout, PlateKind, Point, kind_named, sample_text
 from plate_models.training.synthetic.latin import LATIN, LatinPlate, paint_latin, sample_latin
 from plate_models.training.synthetic.wear import add_dirt, add_obstacle, add_snow, wear_ink
-from plate_models.training.tables import pick, tables_of
+from plate_models.training.tables import Range, pick, tables_of
 
 _TABLES = tables_of(__file__)
 _AD_FONTS = (cv2.FONT_HERSHEY_SIMPLEX, cv2.FONT_HERSHEY_DUPLEX, cv2.FONT_HERSHEY_TRIPLEX)
@@ -149,7 +149,7 @@ def _print_plate(
     rgb = _emboss(np.clip(table, 0, 255).astype(np.uint8)[ink], ink, rng, scale)
     if kind.flag and rng.random() < 0.85 * kind.flag_share:
         _draw_flag(rgb, kind.flag, layout, scale)
-    _draw_screws(rgb, rng, scale, layout.size_mm, layout.screws, style)
+    _draw_screws(rgb, rng, scale, layout.size_mm, layout.screws, style.screw_shares)
     return rgb
 
 
@@ -161,7 +161,7 @@ def _print_latin(latin: LatinPlate, rng: Generator, scale: float, style: PlateSt
     width, height = latin.size_mm
     places = (0.05 * width, height / 2), (0.95 * width, height / 2), (0.25 * width, 0.08 * height)
     screws = tuple(place for place in places if rng.random() < 0.5)
-    _draw_screws(rgb, rng, scale, latin.size_mm, screws, style)
+    _draw_screws(rgb, rng, scale, latin.size_mm, screws, style.screw_shares)
     return rgb
 
 
@@ -189,14 +189,9 @@ def _emboss(rgb: Image, ink: Mask, rng: Generator, scale: float) -> Image:
 
 
 def _draw_screws(
-    rgb: Image,
-    rng: Generator,
-    scale: float,
-    size_mm: Point,
-    screws: tuple[Point, ...],
-    style: PlateStyle,
+    rgb: Image, rng: Generator, scale: float, size_mm: Point, screws: Sequence[Point], shares: Range
 ) -> None:
-    standard, stray = style.screw_shares
+    standard, stray = shares
     chosen = [place for place in screws if rng.random() < standard]
     width, height = size_mm
     while rng.random() < stray:

@@ -14,13 +14,7 @@ from PIL import ImageDraw
 from plate_models.training import imaging
 from plate_models.training.imaging import Field, Floats, Image, Mask
 from plate_models.training.synthetic.kinds import CAR
-from plate_models.training.synthetic.plates import (
-    Design,
-    PlateImage,
-    project,
-    render_plate,
-    sample_design,
-)
+from plate_models.training.synthetic.plates import PlateImage, project, render_plate, sample_design
 from plate_models.training.tables import log_uniform, pick, tables_of
 
 # Grey level of a rendered plate's sheet in full light.
@@ -49,8 +43,7 @@ def paint_plate(
     float32, and its lines of text. Raises ValueError if the box has no area inside the photo, or if
     the kind is neither `LATIN` nor in ``KINDS``.
     """
-    design = sample_design(kind, rng)
-    plate, view = _hang_plate(design, box, rng)
+    plate, view, rows = _hang_plate(kind, box, rng)
     quad = imaging.apply_homography(view, plate.quad)
     outline = imaging.apply_homography(view, imaging.box_corners(*plate.alpha.shape[::-1]))
     size = np.array([box[2] - box[0], box[3] - box[1]])
@@ -67,7 +60,7 @@ def paint_plate(
     _overlay_plate(scene, plate, imaging.shift_by(-x0, -y0) @ view, light, rng)
     painted = photo.copy()
     painted[y0:y1, x0:x1] = np.clip(scene, 0, 255)
-    return painted, quad.astype(np.float32), design.rows
+    return painted, quad.astype(np.float32), rows
 
 
 def paint_clutter(photo: Image, plates: Field, width: float, rng: Generator) -> None:
@@ -139,14 +132,18 @@ def _cover(scene: Field, box: Floats, rng: Generator) -> None:
     scene[y0:y1, x0:x1] += soft * (filling - scene[y0:y1, x0:x1])
 
 
-def _hang_plate(design: Design, box: Field, rng: Generator) -> tuple[PlateImage, Floats]:
-    """Render a plate in the middle of a box.
+def _hang_plate(
+    kind: str, box: Field, rng: Generator
+) -> tuple[PlateImage, Floats, tuple[str, ...]]:
+    """Render a plate of a kind in the middle of a box.
 
     A plate of one line is as wide as the old plate. A plate of two lines is 1.2 to 1.6 times as
     high as the old plate, which may have been a long one, but no wider.
 
-    Returns the plate, and the (3, 3) homography from pixels of its image to photo pixels.
+    Returns the plate, the (3, 3) homography from pixels of its image to photo pixels, and the
+    plate's lines of text.
     """
+    design = sample_design(kind, rng)
     old_width, old_height = (box[2:] - box[:2]).tolist()
     width = old_width * rng.uniform(0.9, 1.05)
     true_width, true_height = design.size_mm
@@ -159,7 +156,7 @@ def _hang_plate(design: Design, box: Field, rng: Generator) -> tuple[PlateImage,
     low, high = corners.min(axis=0), corners.max(axis=0)
     slack = max(old_height - (high[1] - low[1]), 0.0)
     middle = (box[:2] + box[2:]) / 2 + np.array([0, rng.uniform(-0.4, 0.4) * slack])
-    return plate, imaging.shift_by(*(middle - (low + high) / 2)) @ view
+    return plate, imaging.shift_by(*(middle - (low + high) / 2)) @ view, design.rows
 
 
 def _overlay_plate(
