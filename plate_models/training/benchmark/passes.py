@@ -119,7 +119,7 @@ class _Scene:
     """Camera, vehicles and their surroundings."""
 
     camera: Camera
-    lens: Lens  # its motion blur is that of each frame, instead
+    lens: Lens  # each frame has its own motion blur instead
     light: Light
     place: Place
     drives: Sequence[Drive]
