@@ -37,10 +37,10 @@ _STRICT_POLICY = "default-src 'none'; frame-ancestors 'none'"
 class Edge:
     """Gives each request an id, counts, times and logs it, reads its body to the end, adds headers.
 
-    Sets `request_id` and `started` in `scope["state"]`: the time of the request's head on the clock
-    of `time.monotonic`. Logs `plates` and `refusal`, if a route has set them there. Answers HEAD
-    like GET, without the body. Calls the server's `scope["state"]["abort"]`, which closes the
-    connection, if a client takes too long to receive a message of an answer.
+    Sets `request_id` in `scope["state"]`; `started`, the time of the request's head on the clock of
+    `time.monotonic`; and `endless`, whether the answer has no length. Logs `plates` and `refusal`,
+    if a route has set them there. Answers HEAD like GET, without the body. Calls the server's
+    `abort` there, which closes the connection, if a client takes too long to receive a message.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
@@ -69,6 +69,7 @@ class Edge:
                 status = message["status"]
                 until = started + min(self._longest_s, _asked_s(headers))
                 at_an_end = await body.discard(self._most_bytes, until)
+                scope["state"]["endless"] = "content-length" not in Headers(raw=message["headers"])
                 _add_headers(scope, MutableHeaders(scope=message), request_id, at_an_end)
             if scope["method"] == "HEAD":
                 if message["type"] == "http.response.start":
@@ -165,6 +166,5 @@ def _add_headers(scope: Scope, answer: MutableHeaders, request_id: str, at_an_en
     answer.setdefault("X-Content-Type-Options", "nosniff")
     answer.setdefault("Referrer-Policy", "no-referrer")
     answer.setdefault("Content-Security-Policy", _POLICIES.get(scope["path"], _STRICT_POLICY))
-    if scope["path"].startswith("/v1/"):
-        # Caches must not keep plates.
+    if scope["path"].startswith("/v1/"):  # Caches must not keep plates.
         answer.setdefault("Cache-Control", "no-store")

@@ -194,8 +194,8 @@ class GatewayProtocol(H11Protocol):
         self._refuse(status if status in _DETAILS else 400)
 
     def shutdown(self) -> None:
-        """Close the connection as soon as its answer is sent."""
-        if self._refused:
+        """Close the connection as soon as its answer is sent, or at once if that has no end."""
+        if self._refused or (self.cycle and self.cycle.scope["state"].get("endless")):
             self.transport.close()
         else:
             super().shutdown()
