@@ -238,7 +238,7 @@ async def read_plates(
         filename=upload.photos[0].filename or "upload",
         version=1,
         camera_id=fields.camera_id,
-        timestamp=came.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        timestamp=came.isoformat(timespec="microseconds").replace("+00:00", "Z"),
         usage=Usage(calls=services.calls),
     )
 

@@ -28,6 +28,8 @@ def configure(format_name: Format | None) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("plates").setLevel(logging.INFO)
+    # It warns of each malformed form, which is a client's fault, and quotes a byte of it.
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 
 class _Formatter(logging.Formatter):
@@ -40,10 +42,9 @@ class _Formatter(logging.Formatter):
         if record.name == "asyncio":
             # asyncio's further lines show objects, such as exceptions with their messages.
             message = message.partition("\n")[0]
-        request_id = current_request_id.get()
-        fields: dict[str, object] = {"request_id": request_id} if request_id else {}
         values = {name: getattr(record, name, None) for name in FIELDS}
-        fields |= {name: value for name, value in values.items() if value is not None}
+        values["request_id"] = values["request_id"] or current_request_id.get() or None
+        fields = {name: value for name, value in values.items() if value is not None}
         trace = traceback.TracebackException(*record.exc_info) if record.exc_info else None
         lines = "".join(_without_messages(trace)).rstrip() if trace else ""
         moment = datetime.fromtimestamp(record.created, UTC)
@@ -65,10 +66,8 @@ class _Formatter(logging.Formatter):
 
 def _without_messages(trace: traceback.TracebackException) -> list[str]:
     """The traceback lines of an exception and its causes, with types but without messages."""
-    lines: list[str] = []
     before = trace.__cause__ or (None if trace.__suppress_context__ else trace.__context__)
-    if before is not None:
-        lines += _without_messages(before)
+    lines = _without_messages(before) if before else []
     lines += ["Traceback (most recent call last):\n", *trace.stack.format()]
     name = trace.exc_type.__name__ if trace.exc_type else "Exception"
     lines.append(f"{name} (its message is left out: it may quote what was sent)\n")

@@ -35,7 +35,7 @@ _REDACTED: dict[str, Any] = {
 _BATCH_FIELDS = ("image", "images")
 _BATCH_FORM = UploadForm(_BATCH_FIELDS, max_photos=16)
 _BATCH_PROPERTIES = {
-    "image": {"type": "array", "items": file_field("A photo"), "description": "Or `images`"}
+    "image": {"type": "array", "minItems": 1, "items": file_field("A photo; or in `images`")}
 }
 
 

@@ -36,12 +36,13 @@ def turn_upright(pixels: Pixels, orientation: int) -> Pixels:
 
 def with_opencv(data: bytes, mode: str) -> Pixels:
     """Decode a JPEG, WebP or BMP of a Pillow mode to (H, W, 3) RGB, not turned, on white."""
-    transparent = mode in _ALPHA_MODES
-    flags = cv2.IMREAD_UNCHANGED if transparent else cv2.IMREAD_COLOR_RGB
+    flags = cv2.IMREAD_UNCHANGED if mode in _ALPHA_MODES else cv2.IMREAD_COLOR_RGB
     stored = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), flags)
     if stored is None:
         raise ValueError("OpenCV gave no picture")
-    if transparent:
+    if mode in _ALPHA_MODES:
+        if data.startswith(b"BM") and not stored[..., 3].any():
+            stored[..., 3] = 255  # Viewers show such a BMP: its program left the alpha unset.
         return _on_white(Image.fromarray(cv2.cvtColor(stored, cv2.COLOR_BGRA2RGBA, stored)))
     return np.asarray(stored, np.uint8)
 

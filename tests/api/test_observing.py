@@ -96,6 +96,7 @@ def test_the_access_log_has_one_line_per_request(fake, configure_logs, capsys):
     with running_gateway(fake) as client:
         answers = [post_raw(client, PHOTO), post_raw(client, b""), client.get("/nowhere/at/all")]
         answers.append(post_raw(client, PHOTO, roi="secret"))
+        answers.append(post_raw(client, b"x", {"content-type": "multipart/form-data; boundary=b"}))
         refused = answer_to(client, b"no HTTP\r\n\r\n")
     lines = list(map(json.loads, capsys.readouterr().err.splitlines()))
     assert any(str(line.get("request_id")).encode() in refused for line in lines)
@@ -103,7 +104,8 @@ def test_the_access_log_has_one_line_per_request(fake, configure_logs, capsys):
     assert len(access) == len(answers)
     # A line is written after its answer is sent, so that lines may be in another order.
     by_id = {line.pop("request_id"): line for line in access}
-    good, empty, nowhere, invalid = (by_id[answer.headers["x-request-id"]] for answer in answers)
+    good, empty, nowhere, invalid, _ = (by_id[each.headers["x-request-id"]] for each in answers)
+    assert {line["level"] for line in lines} == {"info"}  # Clients' faults are no warnings.
     assert good.pop("time").endswith("+00:00")
     assert good.pop("ms") > 0
     named = {"level": "info", "logger": "plates.access", "message": "answered"}

@@ -239,6 +239,7 @@ def test_openapi_documents_problems_and_has_valid_examples(client):
         fields = operation["requestBody"]["content"]["multipart/form-data"]["schema"]["properties"]
         assert not fields.keys() & {each["name"] for each in operation["parameters"]}
         assert not any(field.get("default") or field.get("example") for field in fields.values())
+        assert fields.get("image", {}).get("minItems") == (1 if path == BATCH else None)
     assert "binary" not in str(operation["requestBody"]["content"]["application/json"])
     refused = schema["paths"]["/v1/plates"]["post"]["responses"]["429"]["content"]
     problem = {"$ref": "#/components/schemas/ProblemDocument"}

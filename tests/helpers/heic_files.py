@@ -34,25 +34,20 @@ def ispe(width, height):
     return box(b"ispe", struct.pack(">II", width, height), version=0)
 
 
-def coded(number, side=64, data=SLICE, config=CONFIG):
-    return number, b"hvc1", [ispe(side, side), config], data
+def coded(number, side=64, data=SLICE, config=CONFIG, *properties):
+    return number, b"hvc1", [ispe(side, side), config, *properties], data
 
 
 def heic_of(*items, references=(), extents=1, more=b""):
     """A container of items (number, kind, properties, data); `more` is added to its meta box."""
     head = box(b"ftyp", b"heic", bytes(4), b"mif1heic")
     known = list(dict.fromkeys(one for _, _, properties, _ in items for one in properties))
-    place, places = len(head) + 8, b""
-    for number, _, _, data in items:
+    place, places, entries, links = len(head) + 8, b"", b"", b""
+    for number, kind, properties, data in items:
         places += struct.pack(">HHH", number, 0, extents)
         places += struct.pack(">II", place, len(data)) * extents
         place += len(data)
-    entries = [
-        box(b"infe", struct.pack(">HH4sx", number, 0, kind), version=2)
-        for number, kind, _, _ in items
-    ]
-    links = b""
-    for number, _, properties, _ in items:
+        entries += box(b"infe", struct.pack(">HH4sx", number, 0, kind), version=2)
         indices = [0x8000 | 1 + known.index(one) for one in properties]
         links += struct.pack(f">HB{len(indices)}H", number, len(indices), *indices)
     count = struct.pack(">H", len(items))
@@ -64,7 +59,7 @@ def heic_of(*items, references=(), extents=1, more=b""):
         b"meta",
         box(b"hdlr", struct.pack(">4x4s13x", b"pict"), version=0),
         box(b"pitm", struct.pack(">H", 1), version=0),
-        box(b"iinf", count, *entries, version=0),
+        box(b"iinf", count, entries, version=0),
         box(b"iref", *listed, version=0),
         box(
             b"iprp",
@@ -106,21 +101,19 @@ def shared_tile():
 
 def named():
     """The plain picture, an item with 255 times the same large name, and 10,000 references."""
-    number, kind, properties, data = coded(1)
     name = box(b"auxC", bytes(600_000))
     references = tuple((struct.pack(">I", 0x61000000 + each), 2, []) for each in range(10_000))
-    plain = (number, kind, [*properties, box_in(PLAIN, b"clap")], data)
+    plain = coded(1, 64, SLICE, CONFIG, box_in(PLAIN, b"clap"))
     return heic_of(plain, (2, b"hvc1", [name] * 255, b"x"), references=references)
 
 
 def burdened():
     """The plain picture with a profile, a huge thumbnail, and texts that share megabytes."""
-    number, kind, properties, data = coded(1)
     clap = box_in(PLAIN, b"clap")  # crops to the size in the picture's ispe
     profile = box(b"colr", b"prof", bytes(200_000))
     texts = [(text, b"mime", [], bytes(4099)) for text in range(3, 303)]
     file = heic_of(
-        (number, kind, [*properties, clap, profile], data),
+        coded(1, 64, SLICE, CONFIG, clap, profile),
         (2, b"hvc1", [ispe(60_000, 60_000), CONFIG], SLICE),
         *texts,
         (303, b"mime", [], bytes(8_000_000)),

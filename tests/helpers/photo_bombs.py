@@ -9,9 +9,9 @@ import struct
 import zlib
 
 import heic_files
+import numpy as np
 from heic_files import SLICE, box, coded, grid_of, heic_of, ispe
-from photo_files import encode, jpeg_claiming, pattern, png_chunk, png_claiming, png_of, saved
-from PIL import Image
+from photo_files import encode, jpeg_claiming, pattern, png_chunk, png_claiming, png_of
 
 MEGABYTE = 2**20
 SMALL_JPEG, SMALL_PNG = encode(pattern(), "JPEG"), encode(pattern(), "PNG")
@@ -23,7 +23,7 @@ GIF_FRAME = SMALL_GIF.index(b"\x2c", _GIF_BLOCKS)
 
 
 def flat(side, file_format, mode, **options):
-    return saved(Image.new(mode, (side, side)), file_format, **options)
+    return encode(np.zeros((side, side, 3), np.uint8), file_format, mode, **options)
 
 
 def zeros(row, rows):
@@ -128,9 +128,9 @@ def tiff_tile():
     return tiff_of(tags | tile).ljust(300, b"\0") + data
 
 
-def bmp_of(width, height, header=40):
-    size = struct.pack("<IiiHHIIiiII", header, width, height, 1, 8, 0, 0, 0, 0, 0, 0)
-    return b"BM" + struct.pack("<IHHI", 54 + 1024, 0, 0, 54 + 1024) + size + bytes(1024)
+def bmp_of(width, height, header=40, bits=8, coding=0, rest=bytes(1024)):
+    size = struct.pack("<IiiHHIIiiII", header, width, height, 1, bits, coding, 0, 0, 0, 0, 0)
+    return b"BM" + struct.pack("<IHHI", 54 + 1024, 0, 0, 54 + 1024) + size + rest
 
 
 TOO_MANY_PIXELS = {

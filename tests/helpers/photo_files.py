@@ -30,12 +30,8 @@ def pattern(width=WIDTH, height=HEIGHT):
 
 def encode(pixels, file_format, mode="RGB", **options):
     """Encode a picture with Pillow after converting it to `mode`."""
-    return saved(Image.fromarray(pixels).convert(mode), file_format, **options)
-
-
-def saved(image, file_format, **options):
     buffer = io.BytesIO()
-    image.save(buffer, file_format, **options)
+    Image.fromarray(pixels).convert(mode).save(buffer, file_format, **options)
     return buffer.getvalue()
 
 
@@ -94,9 +90,7 @@ def oriented(file_format, orientation):
     image = Image.fromarray(pattern())
     image.getexif()[0x0112] = {6: 8, 8: 6}.get(orientation, orientation)  # the inverse
     stored = np.asarray(ImageOps.exif_transpose(image))
-    in_tiff = {"tiffinfo": {0x0112: orientation}}
-    tag = in_tiff if file_format == "TIFF" else {"exif": exif(orientation)}
-    return encode(stored, file_format, **FAITHFUL[file_format], **tag)
+    return encode(stored, file_format, **FAITHFUL[file_format], exif=exif(orientation))
 
 
 # Options that keep the pattern's colours.

@@ -6,7 +6,7 @@ import sys
 
 import photo_cost
 import pytest
-from photo_bombs import CHEAP, HEAVY, REFUSED, SIDE, jpeg_with, segment, webp_chunk, webp_of
+from photo_bombs import CHEAP, HEAVY, REFUSED, SIDE, bmp_of, jpeg_with, segment, webp_chunk, webp_of
 from photo_files import HEIGHT, WIDTH, encode, exif, pattern, png_chunk
 
 from plate_models import images
@@ -67,6 +67,14 @@ def test_the_colour_space_of_an_adobe_segment_is_kept():
     jfif = jpeg_with()
     adobe = jfif[:2] + segment(0xEE, b"Adobe\0\x64\0\0\0\0\0") + jfif[20:]
     assert (images.decode(adobe) != images.decode(jfif)).any()
+
+
+def test_a_bmp_is_opaque_if_its_alpha_is_0_everywhere():
+    masks = b"\0\0\xff\0\0\xff\0\0\xff\0\0\0\0\0\0\xff".ljust(1024, b"\0")  # R, G, B, A
+    for alpha, first in ((0, [9, 8, 7]), (255, [255, 255, 255])):
+        pixels = bytes([7, 8, 9, 0, 7, 8, 9, alpha])
+        picture = images.decode(bmp_of(2, 1, 56, 32, 3, masks + pixels))
+        assert picture.tolist() == [[first, [9, 8, 7]]]
 
 
 def test_headers_of_the_wrong_length_are_refused():
