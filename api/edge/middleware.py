@@ -37,10 +37,11 @@ _STRICT_POLICY = "default-src 'none'; frame-ancestors 'none'"
 class Edge:
     """Gives each request an id, counts, times and logs it, reads its body to the end, adds headers.
 
-    Sets `request_id` in `scope["state"]`; `started`, the time of the request's head on the clock of
-    `time.monotonic`; and `endless`, whether the answer has no length. Logs `plates` and `refusal`,
-    if a route has set them there. Answers HEAD like GET, without the body. Calls the server's
-    `abort` there, which closes the connection, if a client takes too long to receive a message.
+    Sets in `scope["state"]`: `request_id`; `started`, the time of the request's head on the clock
+    of `time.monotonic`; `endless`, whether the answer is a stream of events. Logs `plates` and
+    `refusal`, if a route has set them there. Answers HEAD like GET, without the body. Calls the
+    server's `abort` there, which closes the connection, if a client takes too long to receive a
+    message.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
@@ -69,8 +70,9 @@ class Edge:
                 status = message["status"]
                 until = started + min(self._longest_s, _asked_s(headers))
                 at_an_end = await body.discard(self._most_bytes, until)
-                scope["state"]["endless"] = "content-length" not in Headers(raw=message["headers"])
-                _add_headers(scope, MutableHeaders(scope=message), request_id, at_an_end)
+                answer = MutableHeaders(scope=message)
+                scope["state"]["endless"] = "event-stream" in answer.get("content-type", "")
+                _add_headers(scope, answer, request_id, at_an_end)
             if scope["method"] == "HEAD":
                 if message["type"] == "http.response.start":
                     await send(message)

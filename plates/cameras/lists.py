@@ -27,7 +27,7 @@ class PlateList:
     """
 
     def __init__(self, name: str, path: Path) -> None:
-        self.name, self._path, self._changed_ns = name, path, -1
+        self.name, self._path, self._changed_ns = name, path, (-1, -1)
         self._by_part: dict[str, tuple[str, ...]] = {}
         self._check()
 
@@ -41,7 +41,8 @@ class PlateList:
     def _check(self) -> None:
         self._checked = time.monotonic()
         try:
-            if (changed_ns := self._path.stat().st_mtime_ns) == self._changed_ns:
+            status = self._path.stat()  # A copy may keep the time of its content's change.
+            if (changed_ns := (status.st_mtime_ns, status.st_ctime_ns)) == self._changed_ns:
                 return
             texts = set(_read(self._path))
         except OSError as error:

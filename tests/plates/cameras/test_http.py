@@ -103,6 +103,15 @@ def test_events_are_streamed_and_resume_after_the_last_event_id(client, store, t
     assert client.get("/v1/cameras").status_code == 200  # on the same connection
 
 
+def test_a_stop_ends_streams_of_events_without_an_error(fake, store, tmp_path, caplog):
+    with running_gateway(fake, make_router(FILE, store, tmp_path)) as client:
+        viewer = socket.create_connection((client.base_url.host, client.base_url.port))
+        viewer.sendall(b"GET /v1/events HTTP/1.1\r\nHost: gate\r\n\r\n")
+        wait_until(lambda: b"listening" in viewer.recv(2**16))
+    viewer.close()
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 def test_subscribers_share_one_look_into_the_database(store, monkeypatch):
     async def listen(polls):
         streams = [http._stream(store, polls, 0, "") for _ in range(20)]
