@@ -29,9 +29,8 @@ def test_annotations_are_drawn_on_a_copy(tmp_path):
 
 @pytest.mark.parametrize("y", [0, 5, 95])
 def test_labels_are_drawn_at_the_edges_too(y):
-    image = np.zeros((100, 300, 3), np.uint8)
     quad = ((250, y), (300, y), (300, y + 5), (250, y + 5))
-    drawn = annotate(image, [plate(quad, "B840CK197")])
+    drawn = annotate(np.zeros((100, 300, 3), np.uint8), [plate(quad, "B840CK197")])
     assert drawn.any(axis=2).sum() > 1000
     assert annotate(np.zeros((1, 1, 3), np.uint8), [plate(quad, "")]).shape == (1, 1, 3)
 

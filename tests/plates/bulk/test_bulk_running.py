@@ -170,6 +170,9 @@ def test_every_run_names_the_folders_that_could_not_be_listed(request_, monkeypa
     with monkeypatch.context() as patched:
         forbid(patched, "scandir", "day0")
         run(request_)
+        forbid(patched, "scandir", "day1")
+        with pytest.raises(BulkError, match="no photos in the folders that can be read"):
+            run(replace(request_, out=request_.out / "other"))
     assert run(request_)["folders_not_listed"] == 1
     assert failed_in(request_) == {"day0": "forbidden"}
 
