@@ -179,9 +179,8 @@ def test_a_plate_that_a_side_of_the_photo_may_cut_is_unreadable(first, last, qua
         rectified, theta = rectify(crops)
         return rectified, theta * quad
 
-    high = (last - first) * 0.3
-    detect = detector_of([first, 100, last, 100 + high, 0.9, 0.0])
-    config = replace(PipelineConfig(), still=still)
+    detect = detector_of([first, 100, last, 100 + (last - first) * 0.3, 0.9, 0.0])
+    config = PipelineConfig(still=still)
     [plate] = read_plates(PHOTO, detect, rectify_scaled, recognize, config)
     assert (plate.reading.text, plate.reading.best) == (HOME if readable else "", HOME)
 

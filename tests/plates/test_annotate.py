@@ -42,8 +42,7 @@ def test_straighten_cuts_out_a_slanted_plate():
     inside = (along > 0) & (along < 1) & (down > 0) & (down < 1)
     shade = np.where(inside, 100 + 100 * np.clip(along, 0, 1), 0)
     image = np.repeat(shade[..., None], 3, axis=2).astype(np.uint8)
-    quad = ((80, 60), (180, 90), (180, 130), (80, 100))
-    cut = straighten(image, quad)
+    cut = straighten(image, ((80, 60), (180, 90), (180, 130), (80, 100)))
     assert cut.shape == (40, 104, 3)
     inner = cut[2:-2, 2:-2, 0].astype(float)
     assert inner.min() > 95
