@@ -107,7 +107,6 @@ def test_usage_counts_photos_that_were_read(client):
 
 
 URLENCODED = {"content-type": "application/x-www-form-urlencoded"}
-LINES = "\r\n".join(BASE64[at : at + 76] for at in range(0, len(BASE64), 76))
 # As node-red-contrib-plate-recognizer 1.0.3 sends it: no space before the parameter.
 DASHES = {"content-type": f"multipart/form-data;boundary={'-' * 26}683467894704582608514088"}
 
@@ -117,7 +116,7 @@ DASHES = {"content-type": f"multipart/form-data;boundary={'-' * 26}6834678947045
     [
         (READER, {"content": f"upload={BASE64}", "headers": URLENCODED}),  # plus signs not escaped
         (READER, {"files": {"upload": (None, BASE64)}, "headers": DASHES}),
-        (READER, {"files": {"upload": (None, LINES)}}),
+        (READER, {"files": {"upload": (None, base64.encodebytes(PHOTO).replace(b"\n", b"\r\n"))}}),
         (READER, {"files": {"upload": (None, base64.urlsafe_b64encode(PHOTO).rstrip(b"="))}}),
         (READER, {"json": {"upload": BASE64, "camera_id": None, "regions": ["ru"], "mmc": False}}),
         (READER, {"json": {"upload": f"data:image/jpeg;base64,{BASE64}", "config": {}}}),

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import httpx
+import numpy as np
 import pytest
 from fake_triton import Holding, Refusal, outputs, refusing, sleeping
 from gateway_support import ALPR, BATCH
@@ -60,6 +61,10 @@ def test_the_answer_is_the_documented_json(client, fake):
     assert unreadable["region"] is None and unreadable["rows"] == ["A1"]
     assert unreadable["candidates"] == [{"text": "A1", "score": 0.3}]
     assert unreadable["characters"] == [{"char": "A", "score": 0.5}, {"char": "1", "score": 0.4}]
+    changed = {"texts": np.array([[""]], object), "formats": np.array(["ru.car.square"], object)}
+    fake.reply = lambda _: outputs(1) | changed
+    (guess,) = post_raw(client, PHOTO).json()["plates"]
+    assert (guess["text_native"], guess["region"], guess["rows"]) == ("", None, ["B840", "CK197"])
 
 
 @pytest.mark.parametrize(

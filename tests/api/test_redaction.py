@@ -138,8 +138,6 @@ def blurred(pixels, box, quad=None):
 
 BOX = (200, 200, 300, 240)
 TILTED = [[190, 180], [310, 220], [305, 262], [185, 220]]
-FAR_AWAY = [[600, 600]] * 4
-NOTHING = np.s_[:0]
 
 
 @pytest.mark.parametrize(
@@ -148,9 +146,9 @@ NOTHING = np.s_[:0]
         # The box's margin, and the corners of a tilted plate beyond the box.
         (BOX, None, np.s_[191:249, 191:309], np.s_[280:]),
         (BOX, TILTED, np.s_[180:262, 185:310], np.s_[320:]),
-        (BOX, FAR_AWAY, np.s_[200:240, 200:300], np.s_[320:]),
+        (BOX, [[600, 600]] * 4, np.s_[200:240, 200:300], np.s_[320:]),
         ((600, 460, 700, 500), None, np.s_[460:, 600:], np.s_[:420]),
-        ((100, 100, 100, 100), None, NOTHING, np.s_[120:]),
+        ((100, 100, 100, 100), None, np.s_[:0], np.s_[120:]),
     ],
 )
 def test_box_margin_and_quad_are_blurred_and_the_rest_is_unchanged(box, quad, covered, kept):

@@ -98,9 +98,8 @@ def test_the_built_images_read_a_sample(tmp_path_factory, tmp_path):
         for place, (instruction, value) in enumerate(build.steps):
             copy_sources(build.steps[:place], clone)
             if instruction == "RUN":
-                words = ["/bin/sh", "-c", value]
                 options = {"cwd": clone, "env": environment | build.environment, "text": True}
-                done = subprocess.run(words, capture_output=True, **options)
+                done = subprocess.run(["/bin/sh", "-c", value], capture_output=True, **options)
                 assert done.returncode == 0, f"{value}\n{done.stdout}{done.stderr}"
     images = {"triton": "triton-cpu", "gateway": "gateway"}
     programs = {name: folder / image / ".venv" / "bin" for name, image in images.items()}

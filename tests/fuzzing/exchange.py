@@ -58,9 +58,8 @@ def send(attempt, url):
             method = attempt.pieces[0].partition(b" ")[0].decode("latin-1")
             response = http.client.HTTPResponse(connection, method=method)
             response.begin()
-            body = response.read(_MAX_ANSWER_BYTES)
             headers = {name.lower(): value for name, value in response.getheaders()}
-            return Answer(response.status, headers, body)
+            return Answer(response.status, headers, response.read(_MAX_ANSWER_BYTES))
     except TimeoutError:
         return Answer(failure=f"no answer within {ANSWER_S:g} s: it hangs")
     except ConnectionRefusedError:

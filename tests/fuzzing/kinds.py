@@ -230,8 +230,7 @@ def odd_parameters(rng):
     headers = [(name, rng.choice(_VALUES)) for name in chosen]
     if rng.random() < 0.7:
         fields = (field(name, value) for name, value in given)
-        body = form(file_field(PHOTO_FIELDS[path], PHOTO), *fields)
-        sent = post(path, FORM, body, *headers)
+        sent = post(path, FORM, form(file_field(PHOTO_FIELDS[path], PHOTO), *fields), *headers)
     else:
         query = b"?" + "&".join(f"{n}={quote_from_bytes(v)}" for n, v in given).encode()
         sent = raw_photo(path, PHOTO, *headers, query=query)

@@ -38,8 +38,7 @@ def test_requests_of_one_shape_are_one_batch_and_each_gets_its_own_rows():
 
 def test_requests_of_different_shapes_and_types_run_separately_in_order():
     net = Doubler()
-    doubles = (np.full((1, 2), 4.0),)
-    requests = [request(1), request(2, columns=3), request(3), doubles]
+    requests = [request(1), request(2, columns=3), request(3), (np.full((1, 2), 4.0),)]
     answers = run_batched(requests, net, np.concatenate)
     assert net.sizes == [1, 1, 1, 1]
     assert [answer[0].flat[0] for answer in answers] == [2, 4, 6, 8]

@@ -36,9 +36,8 @@ CONFIGS = sorted(REPOSITORY.rglob("*.pbtxt"))
 
 def plate(text, candidates, readable=True):
     best = candidates[0][0] if candidates else ""
-    characters = tuple((char, 0.9) for char in best)
     seen = (text, 0.75, "ru.car") if readable else ("", 0.75, "unknown")
-    reading = Reading(*seen, characters, candidates)
+    reading = Reading(*seen, tuple((char, 0.9) for char in best), candidates)
     quad = ((1.0, 2.0), (3.0, 2.0), (3.0, 4.0), (1.0, 4.0))
     crop = np.full((*spec.RECTIFIER.shown_hw, 3), 7, np.uint8)
     log_probs = np.full((3, 2 + len(text)), -1.0)

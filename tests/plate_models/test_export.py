@@ -45,8 +45,7 @@ def released(tmp_path_factory):
 def exported(released, tmp_path_factory):
     """The only full export of these tests, as it is slow; no test changes it."""
     repository = tmp_path_factory.mktemp("repository")
-    written = export.export(released, repository)
-    assert len(written) == 6
+    assert len(export.export(released, repository)) == 6
     return repository
 
 

@@ -115,7 +115,7 @@ def test_small_plates_of_a_large_photo_are_found_in_its_tiles(x):
         config = replace(BOLD, still=still)
         return read_plates(photo, detect, rectify, recognize_and_count, config)
 
-    for y in (2, 1070, 1190):
+    for y in (2, 1070, 1190, 2131):
         (small,) = read(90, y)
         middle = [(a + b) / 2 for a, b in zip(small.box[:2], small.box[2:], strict=True)]
         assert small.reading.text == HOME
@@ -179,9 +179,8 @@ def test_a_plate_that_a_side_of_the_photo_may_cut_is_unreadable(first, last, qua
         rectified, theta = rectify(crops)
         return rectified, theta * quad
 
-    high = (last - first) * 0.3
-    detect = detector_of([first, 100, last, 100 + high, 0.9, 0.0])
-    config = replace(PipelineConfig(), still=still)
+    detect = detector_of([first, 100, last, 100 + (last - first) * 0.3, 0.9, 0.0])
+    config = PipelineConfig(still=still)
     [plate] = read_plates(PHOTO, detect, rectify_scaled, recognize, config)
     assert (plate.reading.text, plate.reading.best) == (HOME if readable else "", HOME)
 
@@ -298,9 +297,8 @@ def test_an_uncertain_plate_is_read_from_shifted_crops_too(first, still, text, b
         return recognizer_of(first if len(seen) == 1 else uncertain(0.1))(plates)
 
     photo = np.random.default_rng(1).integers(0, 255, PHOTO.shape).astype(np.uint8)
-    config = PipelineConfig(still=still)
     nets = detector_of([100.0, 50.0, 220.0, 74.0, 0.9, 0.0]), rectify, recognize_again
-    (plate,) = read_plates(photo, *nets, config)
+    (plate,) = read_plates(photo, *nets, PipelineConfig(still=still))
     assert plate.reading.text == text
     assert [len(plates) for plates in seen] == batches
     assert len({plates.tobytes() for batch in seen for plates in batch}) == sum(batches)

@@ -179,8 +179,7 @@ def test_scores_are_calibrated_and_the_threshold_applies_to_them():
     assert texts_of(reading) == texts_of(plain)
     best, *others = [score for _, score in reading.candidates]
     assert best == reading.score and 0.99 < best + sum(others) <= 1
-    strict = replace(halved, readable_from=0.7)
-    refused = choose_reading(log_probs, calibration=strict)
+    refused = choose_reading(log_probs, calibration=replace(halved, readable_from=0.7))
     assert not refused.readable and refused.text == "" and refused.candidates == reading.candidates
 
 

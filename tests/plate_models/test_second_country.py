@@ -56,9 +56,8 @@ def train():
     for step, batch in enumerate(3 * batches):
         optimizer.param_groups[0]["lr"] = 5e-3 * (1 - step / (3 * len(batches)))
         logits, _ = reader(to_input(batch.images, "cpu"), torch.from_numpy(batch.lines))
-        loss = text_loss(logits, batch)
         optimizer.zero_grad()
-        loss.backward()
+        text_loss(logits, batch).backward()
         torch.nn.utils.clip_grad_norm_(net.head.parameters(), 5.0)
         optimizer.step()
     return reader

@@ -94,8 +94,7 @@ def test_nets_are_built_from_the_contract_in_the_weights(others):
     assert (others / "recognizer.safetensors").stat().st_mode & 0o777 == 0o644
     nets = weights.load_modules(others)
     assert nets.config.specs == OTHERS
-    canvas = torch.zeros(1, 3, 96, 128, dtype=torch.uint8)
-    assert nets.detect(canvas).shape == (1, 300, 6)
+    assert nets.detect(torch.zeros(1, 3, 96, 128, dtype=torch.uint8)).shape == (1, 300, 6)
     plates, theta = nets.rectify(torch.zeros(2, 3, 48, 128))
     assert plates.shape == (2, 3, 24, 110) and theta.shape == (2, 2, 3)
     assert nets.recognize(plates).shape == (2, 14, 28)

@@ -29,9 +29,8 @@ def test_annotations_are_drawn_on_a_copy(tmp_path):
 
 @pytest.mark.parametrize("y", [0, 5, 95])
 def test_labels_are_drawn_at_the_edges_too(y):
-    image = np.zeros((100, 300, 3), np.uint8)
     quad = ((250, y), (300, y), (300, y + 5), (250, y + 5))
-    drawn = annotate(image, [plate(quad, "B840CK197")])
+    drawn = annotate(np.zeros((100, 300, 3), np.uint8), [plate(quad, "B840CK197")])
     assert drawn.any(axis=2).sum() > 1000
     assert annotate(np.zeros((1, 1, 3), np.uint8), [plate(quad, "")]).shape == (1, 1, 3)
 
@@ -43,8 +42,7 @@ def test_straighten_cuts_out_a_slanted_plate():
     inside = (along > 0) & (along < 1) & (down > 0) & (down < 1)
     shade = np.where(inside, 100 + 100 * np.clip(along, 0, 1), 0)
     image = np.repeat(shade[..., None], 3, axis=2).astype(np.uint8)
-    quad = ((80, 60), (180, 90), (180, 130), (80, 100))
-    cut = straighten(image, quad)
+    cut = straighten(image, ((80, 60), (180, 90), (180, 130), (80, 100)))
     assert cut.shape == (40, 104, 3)
     inner = cut[2:-2, 2:-2, 0].astype(float)
     assert inner.min() > 95

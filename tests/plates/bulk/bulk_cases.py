@@ -56,8 +56,7 @@ def take_listing_of(source, out):
 
 
 def reader(source, out, read=read_photo):
-    nets = SimpleNamespace(read=read)
-    with patch("plates.bulk.reading.load_alone", lambda *_: nets):
+    with patch("plates.bulk.reading.load_alone", lambda *_: SimpleNamespace(read=read)):
         return ChunkReader(Request(str(source), out), WEIGHTS)
 
 

@@ -36,16 +36,17 @@ def test_no_photo_is_lost_or_read_twice_when_processes_are_killed(tmp_path, monk
         before = bulk.parts_of(out)
         assert 10 <= len(before) < 60
         # The same command continues until it is stopped, and once more to the end.
-        command = bulk.start(folder, out, 2, stderr)
-        bulk.wait_for_chunks(command, out, len(before) + 6)
-        readers = bulk.actors_of(command)
-        command.send_signal(signal.SIGINT)
-        assert command.wait(bulk.WAIT_S) == 128 + signal.SIGINT, errors.read_text()
-        assert "stopped; the same command continues" in errors.read_text()
-        assert not psutil.wait_procs(readers, timeout=bulk.WAIT_S)[1]
-        assert not list((out / "work").iterdir())
-        assert json.loads((out / "manifest.json").read_text())["state"] == "stopped"
-        stderr.truncate(0)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            command = bulk.start(folder, out, 2, stderr)
+            bulk.wait_for_chunks(command, out, len(bulk.parts_of(out)) + 6)
+            readers = bulk.actors_of(command)
+            command.send_signal(number)
+            assert command.wait(bulk.WAIT_S) == 128 + number, errors.read_text()
+            assert "stopped; the same command continues" in errors.read_text()
+            assert not psutil.wait_procs(readers, timeout=bulk.WAIT_S)[1]
+            assert not list((out / "work").iterdir())
+            assert json.loads((out / "manifest.json").read_text())["state"] == "stopped"
+            stderr.truncate(0)
         assert bulk.start(folder, out, 2, stderr).wait(2 * bulk.WAIT_S) == 1, errors.read_text()
         assert "died" not in errors.read_text() and "\r" not in errors.read_text()
     assert bulk.parts_of(out).items() >= before.items()

@@ -10,10 +10,11 @@ from datetime import datetime
 import bulk_cases
 import pandas
 import pytest
-from bulk_cases import DEATHS, archive, jpeg, reader, take_listing_of
+from bulk_cases import DEATHS, WEIGHTS, archive, jpeg, reader, take_listing_of
 from PIL import Image
 from support import ROOT
 
+from plate_models.spec import MODEL_VERSION
 from plates.bulk import BulkError, OutputError
 from plates.bulk.output import SCHEMA, Output
 from plates.bulk.reading import DEATHS_ALLOWED, Journal
@@ -51,11 +52,15 @@ def test_rows_have_the_columns_of_the_schema(source, out):
     assert tuple(table.columns) == tuple(SCHEMA.names)
     none, first, second = table.sort_values(["photo", "plate"]).itertuples()
     assert (first.plate, second.plate) == (0, 1)
-    assert first.text_native == "В840СК197"
+    assert (first.text, first.text_native) == ("B840CK197", "В840СК197")
+    assert (first.score, first.detection_score) == pytest.approx((0.9, 0.8))
+    assert (first.readable, first.lines) == (True, 1)
+    assert (first.model_version, first.weights) == (MODEL_VERSION, WEIGHTS)
     assert (first.region_code, first.region_name) == ("197", "Moscow")
     assert (first.x0, first.y0, first.x1, first.y1) == (1, 2, 3, 4)
-    assert len(first.quad) == 8
+    assert list(first.quad) == [1, 2, 3, 2, 3, 4, 1, 4]
     assert [candidate["text"] for candidate in first.candidates] == ["B840CK197", "B840CK797"]
+    assert first.candidates[1]["score"] == pytest.approx(0.05)
     assert none.plate is pandas.NA and (none.width, none.height) == (32, 24)
     assert (first.time_source, first.time) == ("exif", datetime(2024, 5, 6, 7, 8, 9))
     assert (none.time_source, none.time) == ("file", datetime(2023, 11, 14, 22, 13, 20))

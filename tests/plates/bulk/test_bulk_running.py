@@ -87,7 +87,7 @@ def test_photos_are_recognized_by_their_first_bytes_not_their_names(request_, mo
         "burst.heics": BAD["heic sequence"][0],
         "phone": BAD["avif"][0],
         "raw.dng": bytes.fromhex("49492a00080000000100fe0004000100000001000000"),
-        "words.jpg": b"no photo, but its name says so",
+        "words.JPG": b"no photo, but its name says so",
         "\x1bж.mp4": b"\0\0\0\x18ftypisom" + bytes(100),
         "letter.doc": b"\xd0\xcf\x11\xe0" + bytes(100),
         "table.csv": b"companions are left out",
@@ -95,7 +95,7 @@ def test_photos_are_recognized_by_their_first_bytes_not_their_names(request_, mo
     write_files(Path(request_.source, "day0"), files)
     done = run(request_)
     assert photos_of(request_) > {"without_extension", "photo.dat"}
-    unread = ("burst.heics", "phone", "raw.dng", "words.jpg")
+    unread = ("burst.heics", "phone", "raw.dng", "words.JPG")
     reasons = dict.fromkeys(unread, "unsupported-type") | {"huge.jpg": "too-many-bytes"}
     assert failed_in(request_) == reasons
     assert (done["photos"], done["failed"], done["others"]) == (21, 5, 2)
@@ -170,6 +170,9 @@ def test_every_run_names_the_folders_that_could_not_be_listed(request_, monkeypa
     with monkeypatch.context() as patched:
         forbid(patched, "scandir", "day0")
         run(request_)
+        forbid(patched, "scandir", "day1")
+        with pytest.raises(BulkError, match="no photos in the folders that can be read"):
+            run(replace(request_, out=request_.out / "other"))
     assert run(request_)["folders_not_listed"] == 1
     assert failed_in(request_) == {"day0": "forbidden"}
 

@@ -27,8 +27,7 @@ def names(source):
 
 
 def problems(source):
-    found = find_photos(str(source))
-    return [(one.photo, one.reason) for one in found if isinstance(one, Failure)]
+    return [(f.photo, f.reason) for f in find_photos(str(source)) if isinstance(f, Failure)]
 
 
 def test_a_source_is_a_folder_a_photo_or_a_pattern(tmp_path, monkeypatch):

@@ -34,8 +34,11 @@ def short_delays(monkeypatch):
 
 @contextmanager
 def delivering(store, *targets):
-    """Deliver a store's events in the background; yields the targets by name."""
-    camera = {"name": "gate-1", "targets": [target["name"] for target in targets]}
+    """Deliver a store's events, or one if it has none, in the background; yields the targets."""
+    names = [target["name"] for target in targets]
+    if not store.last_seq():
+        store.add(a_pass(), None, names)
+    camera = {"name": "gate-1", "targets": names}
     file = CamerasFile.model_validate({"targets": targets, "cameras": [camera]})
     stop = threading.Event()
     built = targets_of(file)
@@ -93,7 +96,6 @@ def answer_names(monkeypatch, addresses_of, look_up=socket.getaddrinfo):
 )
 def test_private_addresses_are_refused_unless_allowed(store, receiver, caplog, host):
     url = f"http://user:hunter2@{host}:{receiver.server_port}/token-hunter2"
-    store.add(a_pass(), None, ["hook"])
     with delivering(store, WEBHOOK | {"url": url, "private_addresses": False}):
         wait_until(lambda: "its address is private" in caplog.text)
     assert not receiver.requests
@@ -106,7 +108,6 @@ def test_the_connection_goes_to_the_address_that_was_checked(store, monkeypatch)
     answer_names(monkeypatch, lambda _: [next(answers, "127.0.0.1")])
     connect = Mock(side_effect=ConnectionRefusedError)
     monkeypatch.setattr(socket, "create_connection", connect)
-    store.add(a_pass(), None, ["hook"])
     target = WEBHOOK | {"url": "http://rebinding.example:8000/", "private_addresses": False}
     with delivering(store, target):
         wait_until(lambda: store.due("hook", 1e10) and store.due("hook", 1e10)[0].attempts > 1)
@@ -118,7 +119,6 @@ def test_an_event_is_sent_once_though_the_database_is_away(store, receiver, monk
     note = Mock(wraps=store.delivered, side_effect=away_at_first)
     monkeypatch.setattr("plates.cameras.delivery._DATABASE_S", 0.01)
     monkeypatch.setattr(store, "delivered", note)
-    store.add(a_pass(), None, ["hook"])
     with delivering(store, WEBHOOK | {"url": receiver.url}):
         wait_until(all_delivered(store, "hook"))
     assert len(receiver.requests) == 1
@@ -127,7 +127,6 @@ def test_an_event_is_sent_once_though_the_database_is_away(store, receiver, monk
 def test_all_addresses_of_a_host_are_tried_until_one_accepts(store, receiver, monkeypatch):
     addresses = {"hub.local": ["::1", "127.0.0.1"]}
     answer_names(monkeypatch, lambda host: addresses.get(host, [host]))
-    store.add(a_pass(), None, ["hook"])
     with delivering(store, WEBHOOK | {"url": f"http://hub.local:{receiver.server_port}/"}):
         wait_until(all_delivered(store, "hook"))
     assert len(receiver.requests) == 1
@@ -138,7 +137,6 @@ def test_certificates_are_checked_for_the_host_name(store, receiver, tmp_path, m
     receiver.speak_tls(certificate, key)
     answer_names(monkeypatch, lambda _: ["127.0.0.1"])
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    store.add(a_pass(), None, ["right", "wrong"])
     right = WEBHOOK | {"name": "right", "url": f"https://hub.example:{receiver.server_port}/right"}
     wrong = WEBHOOK | {"name": "wrong", "url": f"https://other.example:{receiver.server_port}/"}
     with delivering(store, right, wrong):
@@ -190,7 +188,6 @@ def test_new_events_precede_waiting_ones_which_follow_without_pauses(store, monk
 @pytest.mark.parametrize("part", [b"X", b"HTTP/1.1 103 Early Hints\r\n\r\n"])
 def test_an_answer_whose_head_never_ends_is_given_up(store, caplog, monkeypatch, part):
     monkeypatch.setattr("plates.cameras.delivery._ANSWER_S", 1)
-    store.add(a_pass(), None, ["hook"])
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/"
         with delivering(store, WEBHOOK | {"url": url}), server.accept()[0] as connection:
@@ -364,7 +361,6 @@ def test_a_broker_may_need_tls_and_an_error_names_a_wrong_password(
     url = f"mqtts://{broker.url.removeprefix('mqtt://').replace(str(broker.port), str(port))}"
     right = {"name": "right", "kind": "mqtt", "url": url}
     wrong = {"name": "wrong", "kind": "mqtt", "url": broker.url.replace("hunter2", "other")}
-    store.add(a_pass(), None, ["right", "wrong"])
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     with broker.running(), delivering(store, right, wrong):
         wait_until(all_delivered(store, "right"))
@@ -373,7 +369,6 @@ def test_a_broker_may_need_tls_and_an_error_names_a_wrong_password(
 
 def test_an_event_that_a_broker_does_not_confirm_stays_due(store, caplog, monkeypatch):
     monkeypatch.setattr("plates.cameras.delivery._TIMEOUT_S", 0.3)
-    store.add(a_pass(), None, ["home"])
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"mqtt://127.0.0.1:{silent.getsockname()[1]}"
         target = {"name": "home", "kind": "mqtt", "url": url}

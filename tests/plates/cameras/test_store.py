@@ -77,12 +77,16 @@ def open_store(request, tmp_path):
         yield lambda **changes: stores.enter_context(closing(store_of(place, **changes)))
 
 
+@pytest.fixture
+def store(open_store):
+    return open_store()
+
+
 def kinds(stored):
     return ["updated" if "pass.updated" in payload else "ended" for _, payload in stored]
 
 
-def test_an_event_is_written_once_and_a_pass_ends_once(open_store):
-    store = open_store()
+def test_an_event_is_written_once_and_a_pass_ends_once(store):
     assert store.add(a_pass(kind="updated"), None, ["a"])
     assert store.add(a_pass(revision=2), b"jpeg", ["a", "b"])
     assert not store.add(a_pass(kind="updated"), None, ["a"])
@@ -95,8 +99,7 @@ def test_an_event_is_written_once_and_a_pass_ends_once(open_store):
     assert len(store.due("b", 0)) == 1
 
 
-def test_a_store_adds_missing_indexes_and_missing_tables(open_store):
-    store = open_store()
+def test_a_store_adds_missing_indexes_and_missing_tables(open_store, store):
     store.add(a_pass(1), None, [])
     with store._engine.begin() as connection:
         connection.execute(sa.text("DROP INDEX events_created"))
@@ -110,8 +113,7 @@ def test_a_store_adds_missing_indexes_and_missing_tables(open_store):
     assert store.add(a_pass(4), None, []) and len(search(reader)) == 1
 
 
-def test_search_finds_texts_by_part_and_by_wildcards(open_store):
-    store = open_store()
+def test_search_finds_texts_by_part_and_by_wildcards(store):
     for number, plate in ((1, "X556XM750"), (2, "X1A50"), (3, "AB123")):
         store.add(a_pass(number, text=plate), None, [])
     found = {"": [3, 2, 1], "6xm7": [1], "х 556": [1], "X5*M?50": [1], "X5*M?5": [], "*50": [2, 1]}
@@ -120,8 +122,7 @@ def test_search_finds_texts_by_part_and_by_wildcards(open_store):
         assert [seq for seq, _ in search(store, text=text)] == expected, text
 
 
-def test_search_by_camera_and_time_returns_the_last_revision_of_each_pass(open_store):
-    store = open_store()
+def test_search_by_camera_and_time_returns_the_last_revision_of_each_pass(store):
     for revision in (1, 2):
         store.add(a_pass(1, "updated", revision), None, [])
     store.add(a_pass(2, camera="gate-2"), None, [])
@@ -136,8 +137,7 @@ def test_search_by_camera_and_time_returns_the_last_revision_of_each_pass(open_s
     assert not store.running("gate-2")
 
 
-def test_failed_deliveries_are_retried_for_a_day(open_store):
-    store = open_store()
+def test_failed_deliveries_are_retried_for_a_day(store):
     store.add(a_pass(), None, ["a", "b"])
     begin = now = time.time()
     while store.failed(store.due("a", now)[0], now):
@@ -164,8 +164,7 @@ def test_waiting_deliveries_are_due_as_soon_as_their_target_is_back(open_store):
     assert not store.due("b", now)
 
 
-def test_a_clock_that_jumps_back_delays_no_delivery(open_store):
-    store = open_store()
+def test_a_clock_that_jumps_back_delays_no_delivery(store):
     store.add(a_pass(), None, ["a"])
     in_2040, today = 2.2e9, 1.77e9
     store.failed(store.due("a", in_2040)[0], in_2040)

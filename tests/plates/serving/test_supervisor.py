@@ -54,7 +54,7 @@ def test_restarts_are_limited_unless_they_are_rare(every_s, is_well_between, cou
 
 
 CODE = """
-import os, sys, time
+import os, signal, sys, time
 give = int(sys.argv[-1])  # the file descriptor of --alive
 for _ in range({signs}):
     os.write(give, b".")
@@ -80,6 +80,7 @@ def test_a_killed_child_is_restarted_even_if_the_restart_fails_at_first(monkeypa
         part.start()
         assert part.status == Status("ready", {"gateway": 0})
         first = part._process.pid
+        assert os.getsid(first) == first, "Ctrl-C in a terminal would end it, too"
         open_files = psutil.Process().num_fds()
         monkeypatch.setattr(child.subprocess, "Popen", no_room)
         monkeypatch.setattr(child.os, "pipe", no_pipe)
@@ -104,7 +105,7 @@ def test_a_child_that_is_not_needed_neither_delays_nor_ends_the_service(monkeypa
         assert part.status.state == "ready"
 
 
-def test_a_silent_child_is_killed_and_one_that_always_ends_is_given_up(monkeypatch):
+def test_a_silent_child_is_killed_and_one_that_always_ends_is_given_up(tmp_path, monkeypatch):
     with child_process(1, "time.sleep(600)") as part:
         part.start()
         part._asked_at -= 100  # as if this process had been suspended, and the child with it
@@ -114,10 +115,14 @@ def test_a_silent_child_is_killed_and_one_that_always_ends_is_given_up(monkeypat
         mute = part._process.pid
         ticked_until(part, lambda: part.status.restarts["gateway"] == 1)
         assert not is_alive(mute)
-    with child_process(0, "time.sleep(1); os.write(give, b'.'); time.sleep(600)") as slow:
+    finish = f"lambda *_: (time.sleep(0.5), os.mkdir({str(tmp_path / 'done')!r}), sys.exit())"
+    begin = f"time.sleep(1); signal.signal(signal.SIGTERM, {finish}); os.write(give, b'.')"
+    with child_process(0, f"{begin}; time.sleep(600)") as slow:
         slow.start()  # A start may take longer.
+    assert (tmp_path / "done").exists(), "a stop gives it no time to finish its work"
     monkeypatch.setattr(supervisor, "_LONGEST_PAUSE_S", 0.0)
     monkeypatch.setattr(supervisor, "MAX_IN_WINDOW", 3)
+    monkeypatch.setattr(supervisor, "MAX_IN_A_ROW", 2)  # It is well for a moment each time.
     with child_process(1, "sys.exit(7)") as part:
         part.start()
         with pytest.raises(GaveUp, match=r"The gateway can't be healed.*status 7"):

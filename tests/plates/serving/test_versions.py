@@ -1,6 +1,7 @@
 """Model versions without a Triton: which exist, which is chosen, the golden photo's check."""
 
 import os
+from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
@@ -70,13 +71,15 @@ def test_a_new_version_is_due_when_its_files_no_longer_change(repository, monkey
 @pytest.mark.parametrize(
     ("plates", "reason"),
     [
-        ([], r"must read A123BC77 at \[10, 20, 110, 44\], it read nothing"),
+        ([], r"must read A123BC77 at \[10, 20, 110, 44\], an unreadable plate .*, it read nothing"),
+        ([(TEXT, BOX)], "an unreadable plate at .*, it read A123BC77 at"),
         ([("A123BC78", BOX)], "it read A123BC78"),
         ([(TEXT, [10.0, 20.0, 110.0, 54.0])], "it read A123BC77"),
     ],
 )
 def test_the_golden_photo_must_be_read_as_at_export(repository, plates, reason):
     (version,) = versions.find_versions(repository)
+    version = replace(version, plates=[*version.plates, ("", BOX)])
     triton = Mock(spec=TritonHttp)
     # A second plate and a slightly different box are accepted.
     triton.plates.return_value = [("", BOX), (TEXT, [11.0, 19.0, 112.0, 43.0])]
