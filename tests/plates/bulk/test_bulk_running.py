@@ -140,6 +140,7 @@ def test_an_output_folder_refuses_other_sources_settings_and_weights(request_, m
         ({"chunk": 5}, "chunk 4"),
         ({"limit": 10}, "limit None"),
         ({"engine": "torch"}, "engine 'served'"),
+        ({"countries": ("lt", "lv")}, "countries None, now it is 'lt,lv'"),
     ):
         with pytest.raises(OutputError, match=named):
             run(replace(request_, **change))

@@ -34,6 +34,7 @@ def test_the_version_is_that_of_the_package_and_the_weights(run):
         ("read", "required: FILE|DIR|GLOB|VIDEO"),
         ("read a.jpg --json --csv", "not allowed with argument"),
         ("read a.jpg --engine tensorflow", "argument --engine: invalid choice: 'tensorflow'"),
+        ("read a.jpg --countries nl,zz", "--countries: expected some of am,ar,"),
         ("bench", "TOOL"),
         ("bench fly", "fly"),
         ("bench overload --seconds soon", "soon"),

@@ -35,7 +35,9 @@ def run_stub(run, monkeypatch):
     plate = SimpleNamespace(box=(2, 2, 22, 7), quad=quad, detection_score=0.75, reading=reading)
 
     def load(engine, device, *_):
-        return SimpleNamespace(engine=engine, device=device, read=lambda _: [plate])
+        stub = SimpleNamespace(engine=engine, device=device, read=lambda _: [plate])
+        stub.with_countries = lambda names: stub
+        return stub
 
     monkeypatch.setattr(nets, "load_nets", load)
     return run
@@ -201,6 +203,9 @@ def test_read_writes_a_table_annotated_pictures_and_straightened_plates(tmp_path
     assert np.abs(drawn.astype(int) - photo).mean() < 6
     crop = decode((tmp_path / f"new/out/green_car_plate1_{SCENE_TEXT}.jpg").read_bytes())
     assert 3.5 < crop.shape[1] / crop.shape[0] < 6  # a plate is 520 mm by 112 mm
+    for names, known in (("NL,ru", "ru.car"), ("nl", "unknown")):
+        done = run("read", SCENE, "--countries", names)
+        assert f" {SCENE_TEXT}    {known} " in done.stdout
 
 
 def test_weights_and_device_determine_the_engine(run_stub, tmp_path):
