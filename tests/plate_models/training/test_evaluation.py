@@ -37,12 +37,9 @@ def plate(text, label, *answers, photo="a.jpg", legible=True):
     ("result", "failure"),
     [
         (plate(RIGHT, RIGHT, answer(RIGHT)), ""),
-        (plate(RIGHT, RIGHT), "not found"),
         (plate(RIGHT, RIGHT, answer(RIGHT, iou=0.4)), "not found"),
         (plate(RIGHT, WRONG, answer(WRONG)), "misread"),
         (plate(RIGHT, WRONG, answer(RIGHT), answer(WRONG, iou=0.3)), "misread"),
-        (plate(RIGHT, RIGHT, answer(WRONG)), "misread"),
-        (plate(RIGHT, RIGHT, answer("", RIGHT)), "unreadable"),
         (plate(RIGHT, WRONG, answer("", RIGHT)), "unreadable"),
         (plate(RIGHT, WRONG, answer(RIGHT)), "labelled box"),
         (plate(RIGHT, RIGHT, answer(RIGHT, iou=0.69)), "loose box"),
@@ -171,8 +168,8 @@ def test_a_straight_box_around_a_turned_plate_counts_as_found(tmp_path):
     turned = [photo for photo in sets.worse(tmp_path) if "turned" in photo.row]
     assert len(turned) == 4
     for photo in turned:
-        assert photo.recipe
         _, view = photo.recipe(np.zeros((1000, 1000, 3), np.uint8))
+        assert abs(view[1, 0]) > 0.01, f"{photo.row}: nothing is turned"
         label = sets.move_box(straight, np.linalg.inv(view))
         assert box_iou_xyxy([sets.move_box(label, view)], [straight]).item() >= photo.least_iou
 
