@@ -33,11 +33,6 @@ class Part:
     filename: str | None = None
     content: bytes = b""
 
-    @property
-    def is_file(self) -> bool:
-        """Whether the part has a file name."""
-        return self.filename is not None
-
 
 class _Collector:
     """The parser's callbacks, which get names, values and contents in pieces."""
