@@ -77,7 +77,7 @@ def test_no_file_of_a_folder_is_dropped_silently(tmp_path, run_stub):
         "renamed.jpg": (AVIF, "AVIF"),
         "raw": (b"FUJIFILMCCD-RAW " + bytes(99), "RAW"),
         "photo.nef": (RAW, "RAW files are not read"),
-        "damaged.heic": (b"?", ""),
+        **dict.fromkeys(("damaged.heic", "damaged.hif", "damaged.jfif"), (b"?", "")),
         "empty.png": (b"", "The"),
         "truncated.jpg": (BAD["truncated jpeg"][0], "The JPEG file is damaged"),
         "clip.MP4": (b"", "This video can't be decoded."),
@@ -90,7 +90,7 @@ def test_no_file_of_a_folder_is_dropped_silently(tmp_path, run_stub):
     assert done.returncode == 1
     assert {Path(json.loads(line)["file"]).name for line in done.stdout.splitlines()} == {*read}
     first, *reasons, skipped = done.stderr.splitlines()
-    assert first == "10 could not be read:" and len(reasons) == 10
+    assert first == "12 could not be read:" and len(reasons) == 12
     expected = {name: reason for name, (_, reason) in unread.items()}
     for name, reason in (expected | dict.fromkeys(("gone.jpg", "nowhere.jpg"), "No such")).items():
         assert any(line.startswith(f"  {tmp_path / name}: {reason}") for line in reasons), name
