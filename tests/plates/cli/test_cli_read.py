@@ -33,11 +33,8 @@ def run_stub(run, monkeypatch):
     reading = Reading("A001AA77", 0.9, "ru.car", (("A", 0.9),), (("A001AA77", 0.9),))
     quad = ((2, 2), (22, 2), (22, 7), (2, 7))
     plate = SimpleNamespace(box=(2, 2, 22, 7), quad=quad, detection_score=0.75, reading=reading)
-
-    def load(engine, device, *_):
-        return SimpleNamespace(engine=engine, device=device, read=lambda _: [plate])
-
-    monkeypatch.setattr(nets, "load_nets", load)
+    monkeypatch.setattr(nets.Nets, "read", lambda *_: [plate])
+    monkeypatch.setattr(nets, "load_nets", lambda *given: nets.Nets(*4 * [None], *given[:2]))
     return run
 
 
