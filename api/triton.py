@@ -139,15 +139,13 @@ def _problem_of(error: InferenceServerException) -> errors.Problem:
 
 def _recognition(outputs: Mapping[str, NDArray[Any] | None]) -> Recognition:
     """Check the outputs' shapes and decode them; raises `RecognizerMismatch`."""
-    found: dict[str, NDArray[Any]] = {}
-    count = len(outputs["texts"]) if outputs["texts"] is not None else 0
+    found = {name: array for name, array in outputs.items() if array is not None}
+    count = len(found.get(TENSORS.texts, ()))
     for name, rank in _OUTPUTS.items():
-        array = outputs[name]
+        shape = found[name].shape if name in found else None
         length = 1 if name == TENSORS.model_info else count
-        if array is None or array.ndim != rank or len(array) != length:
-            shape = None if array is None else array.shape
+        if shape is None or len(shape) != rank or shape[0] != length:
             raise errors.RecognizerMismatch(f"Triton's output {name} has the shape {shape}.")
-        found[name] = array
     try:
         info = RecognitionInfo.model_validate_json(found[TENSORS.model_info][0])
     except ValidationError as error:

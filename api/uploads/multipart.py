@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import MultipartParser, parse_options_header
+from python_multipart.multipart import MultipartParser, MultipartState, parse_options_header
 
 from api.errors import InvalidForm
 
@@ -33,17 +33,11 @@ class Part:
     filename: str | None = None
     content: bytes = b""
 
-    @property
-    def is_file(self) -> bool:
-        """Whether the part has a file name."""
-        return self.filename is not None
-
 
 class _Collector:
     """The parser's callbacks, which get names, values and contents in pieces."""
 
     def __init__(self, parts: list[Part], max_parts: int, max_part_bytes: int) -> None:
-        self.complete = False
         self._parts = parts
         self._max_parts = max_parts
         self._max_part_bytes = max_part_bytes
@@ -76,9 +70,6 @@ class _Collector:
 
     def on_part_end(self) -> None:
         self._parts[-1].content, self._content = bytes(self._content), bytearray()
-
-    def on_end(self) -> None:
-        self.complete = True
 
 
 def _part_of(disposition: str, number: int) -> Part:
@@ -136,5 +127,5 @@ async def read_form(
         parser.finalize()
     except FormParserError as error:
         raise InvalidForm(f"The body is not a valid multipart form: {error}.") from error
-    if not collector.complete:
+    if parser.state != MultipartState.END:
         raise InvalidForm("The form is cut off: its closing boundary is missing.")

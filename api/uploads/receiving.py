@@ -184,8 +184,8 @@ class _BodyReader:
             max_parts=max(MAX_FIELDS, self._form.max_photos + _OTHER_PARTS),
             max_part_bytes=self._max_part_bytes,
         )
-        texts = [(part.name, part.content) for part in self._parts if not part.is_file]
-        return [part for part in self._parts if part.is_file], texts
+        texts = [(part.name, part.content) for part in self._parts if part.filename is None]
+        return [part for part in self._parts if part.filename is not None], texts
 
     async def _upload(self, files: list[Part], texts: Fields) -> Upload:
         """Check the fields, and find the photos among them."""

@@ -6,8 +6,7 @@ Imported only inside Triton's stub, which provides ``triton_python_backend_utils
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -16,9 +15,7 @@ from plate_models.backends.batching import Arrays, Run, code_of, run_batched
 
 
 class GraphModel:
-    """A Triton model of one graph: ``model.onnx`` on an engine, or as a subclass loads it."""
-
-    engine: ModuleType
+    """A Triton model of one graph: ``model.onnx`` on OpenVINO, or as a subclass loads it."""
 
     def initialize(self, args: dict[str, str]) -> None:
         """Load the graph; Triton calls this with its arguments for models."""
@@ -33,7 +30,9 @@ class GraphModel:
 
     def load(self, folder: Path, _args: dict[str, str], parameters: Mapping[str, str]) -> Run:
         """Load the graph in a version's folder with the configuration's parameters."""
-        return cast(Run, self.engine.load(folder / "model.onnx", self.outputs, parameters))
+        from plate_models.engines import openvino_engine  # not where a subclass loads the graph
+
+        return openvino_engine.load(folder / "model.onnx", self.outputs, parameters)
 
     def concatenate(self, arrays: list[Any]) -> Any:
         """Join arrays along the batch axis."""

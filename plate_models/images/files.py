@@ -3,7 +3,8 @@
 ACCEPTED = ("JPEG", "PNG", "WEBP", "HEIC", "BMP", "TIFF", "GIF")
 # Suffixes of file names, to find photos; once a file is read, its content decides.
 SUFFIXES = frozenset(
-    {".jpg", ".jpeg", ".png", ".webp", ".heic", ".heif", ".bmp", ".tif", ".tiff", ".gif"}
+    {".jpg", ".jpeg", ".jfif", ".png", ".webp", ".heic", ".heif", ".hif"}
+    | {".bmp", ".tif", ".tiff", ".gif"}
 )
 
 # The first bytes of files of each type.

@@ -192,9 +192,7 @@ def _join(each: ctc.Array, texts: Sequence[str], weights: ctc.Array) -> ctc.Arra
     same character in every frame, so that between two such spellings all frames count as one and
     stay a little uncertain. Else they would outvote the grammar, which knows the right one.
     """
-    numbers: dict[str, int] = {}
-    same = (text.translate(decoding.ALIKE) for text in texts)
-    shapes = np.array([numbers.setdefault(shape, len(numbers)) for shape in same])
+    shapes = np.unique([text.translate(decoding.ALIKE) for text in texts], return_inverse=True)[1]
     alike = (shapes[:, None] == shapes).astype(np.float64)
     shape, spelling = np.log(each @ alike + _FLOOR), np.log(each + _FLOOR)
     spelled = weights / max(weights.sum(), 1.0) @ (spelling - shape)

@@ -119,18 +119,16 @@ def open_cameras(
     addresses: Sequence[str], fps: float, lists: Sequence[PlateList], nets: Nets, weights: str
 ) -> list[Camera]:
     """Open a camera for each address, named after it, for nets in this process."""
-    config, names = nets.config, set[str]()
+    config, names = nets.config, list[str]()
     model = Model(version=MODEL_VERSION, weights=weights)
     reader = Reader(config.grammar, config.calibration, config.specs.recognizer, model)
-    cameras: list[Camera] = []
-    for address in addresses:
-        url = urlsplit(redacted(address))
-        name = re.sub(r"[^\w-]+", "-", Path(url.path).stem or url.hostname or "camera")
-        while name in names:
-            name += f"-{len(names) + 1}"
-        names.add(name)
-        cameras.append((Source(address, fps), Passes(name, reader, lists=lists)))
-    return cameras
+    for url in map(urlsplit, map(redacted, addresses)):
+        names.append(re.sub(r"[^\w-]+", "-", Path(url.path).stem or url.hostname or "camera"))
+    for place in reversed(range(len(names))):  # so that the first of equal names stays
+        while names.count(names[place]) > 1:
+            names[place] += f"-{place + 1}"
+    passes = (Passes(name, reader, lists=lists) for name in names)
+    return [(Source(address, fps), each) for address, each in zip(addresses, passes, strict=True)]
 
 
 def print_json(step: Step) -> None:

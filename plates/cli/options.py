@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plate_models.engines import ENGINES
-from plate_models.formats import checked_countries
 from plate_models.release import WEIGHTS_DIR
 from plates.cli import CommandError
 
@@ -57,6 +56,8 @@ def add_nets(parser: argparse.ArgumentParser) -> None:
 
 
 def _countries(text: str) -> tuple[str, ...]:
+    from plate_models.formats import checked_countries
+
     try:
         return checked_countries(text.split(","))
     except ValueError as error:

@@ -1,10 +1,7 @@
 """The backend "openvino" in Python, for servers without libtriton_openvino.so."""
 
 from plate_models.backends.graph_model import GraphModel
-from plate_models.engines import openvino_engine
 
 
 class TritonPythonModel(GraphModel):
     """Serves ``model.onnx`` on the CPU."""
-
-    engine = openvino_engine

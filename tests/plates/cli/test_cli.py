@@ -171,4 +171,4 @@ def test_clips_are_watched_though_stdout_takes_only_ascii(tmp_path):
     assert done.stdout.isascii()
     events = list(map(json.loads, done.stdout.splitlines()))
     assert [event["text_native"] for event in events] == ["Е333СТ61"] * 8 and not done.returncode
-    assert {event["camera"] for event in events} == {"a", "a-2", "a-2-3", "Höhe"}
+    assert {event["camera"] for event in events} == {"a", "a-2", "a-2-2", "Höhe"}

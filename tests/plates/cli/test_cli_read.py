@@ -33,13 +33,8 @@ def run_stub(run, monkeypatch):
     reading = Reading("A001AA77", 0.9, "ru.car", (("A", 0.9),), (("A001AA77", 0.9),))
     quad = ((2, 2), (22, 2), (22, 7), (2, 7))
     plate = SimpleNamespace(box=(2, 2, 22, 7), quad=quad, detection_score=0.75, reading=reading)
-
-    def load(engine, device, *_):
-        stub = SimpleNamespace(engine=engine, device=device, read=lambda _: [plate])
-        stub.with_countries = lambda names: stub
-        return stub
-
-    monkeypatch.setattr(nets, "load_nets", load)
+    monkeypatch.setattr(nets.Nets, "read", lambda *_: [plate])
+    monkeypatch.setattr(nets, "load_nets", lambda *given: nets.Nets(*4 * [None], *given[:2]))
     return run
 
 
@@ -79,7 +74,7 @@ def test_no_file_of_a_folder_is_dropped_silently(tmp_path, run_stub):
         "renamed.jpg": (AVIF, "AVIF"),
         "raw": (b"FUJIFILMCCD-RAW " + bytes(99), "RAW"),
         "photo.nef": (RAW, "RAW files are not read"),
-        "damaged.heic": (b"?", ""),
+        **dict.fromkeys(("damaged.heic", "damaged.hif", "damaged.jfif"), (b"?", "")),
         "empty.png": (b"", "The"),
         "truncated.jpg": (BAD["truncated jpeg"][0], "The JPEG file is damaged"),
         "clip.MP4": (b"", "This video can't be decoded."),
@@ -92,7 +87,7 @@ def test_no_file_of_a_folder_is_dropped_silently(tmp_path, run_stub):
     assert done.returncode == 1
     assert {Path(json.loads(line)["file"]).name for line in done.stdout.splitlines()} == {*read}
     first, *reasons, skipped = done.stderr.splitlines()
-    assert first == "10 could not be read:" and len(reasons) == 10
+    assert first == "12 could not be read:" and len(reasons) == 12
     expected = {name: reason for name, (_, reason) in unread.items()}
     for name, reason in (expected | dict.fromkeys(("gone.jpg", "nowhere.jpg"), "No such")).items():
         assert any(line.startswith(f"  {tmp_path / name}: {reason}") for line in reasons), name
