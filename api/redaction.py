@@ -75,6 +75,8 @@ def blur_plates(pixels: Pixels, boxes: NDArray[np.float32], quads: NDArray[np.fl
     for box, quad in zip(boxes, quads, strict=True):
         area = _area(pixels, box, quad)
         height, width = area.shape[:2]
+        if not area.size:
+            continue
         cells = max(1, min(round(width / height), 4)), max(1, min(round(height / width), 4))
         means = cv2.resize(area, cells, interpolation=cv2.INTER_AREA)
         step = 256 // _VALUES
