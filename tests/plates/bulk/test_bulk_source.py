@@ -14,7 +14,7 @@ from unittest.mock import Mock, call
 import pytest
 from bulk_cases import archive, jpeg
 from small_server import QuietHandler, SmallServer
-from support import forbid, write_files
+from support import write_files
 
 from plate_models.spec import Limits
 from plates.bulk import BulkError, source
@@ -52,15 +52,6 @@ def test_a_source_is_a_folder_a_photo_or_a_pattern(tmp_path, monkeypatch):
         assert f"{folder}/{link}.jpg" in names(folder)
         with pytest.raises(OSError, match=reason):
             fetcher.fetch(next(find_photos(f"{tmp_path}/gate*/{link}*")))
-
-
-def test_a_forbidden_folder_is_reported_and_the_others_are_listed(tmp_path, monkeypatch):
-    archive(tmp_path, 4)
-    forbid(monkeypatch, "scandir", "day0")
-    assert len(names(tmp_path)) == 2
-    assert problems(tmp_path) == [(str(tmp_path / "day0"), "forbidden")]
-    with pytest.raises(BulkError, match="not allowed: Permission denied"):
-        list(find_photos(str(tmp_path / "day0")))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import time
 import tracemalloc
-import weakref
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -288,7 +287,7 @@ def test_a_car_parked_for_an_hour_is_one_pass_of_constant_memory():
     tracemalloc.stop()
     assert [event.type for event in events] == ["pass.updated", "pass.ended"]
     assert events[1].motion.stationary and events[1].time.last - events[1].time.first == 3599
-    assert traced[-1] - traced[200] < 2_000_000
+    assert traced[-1] - traced[1] < 2_000_000, "a pass keeps no picture: it has 2.8 MB"
     plates = {0: [seen(CAR, (300, 300))], 1: [seen(CAR, (400, 300))]}  # then nothing moves
     assert run(passes_of(), plates.get, times=range(9))[-1].motion.stationary
 
@@ -317,14 +316,6 @@ def test_a_pass_continues_when_the_clock_is_set_and_when_the_cameras_becomes_kno
     assert last.evidence.frames_seen == 7 and last.time.source == "rtcp"
     assert last.time.first == pytest.approx(frame_at(604_860).captured, abs=1e-3)
     assert last.time.last - last.time.first == pytest.approx(1.8)
-
-
-def test_a_running_pass_keeps_no_picture():
-    passes, image = passes_of(), np.zeros((720, 1280, 3), np.uint8)
-    passes.add(replace(frame_at(0), image=image), [seen(CAR, (400, 300))], Stream())
-    alive = weakref.ref(image)
-    del image
-    assert alive() is None
 
 
 def test_passes_name_their_zones_and_those_outside_all_zones_are_left_out():
