@@ -96,7 +96,6 @@ def test_weights_with_another_alphabet_start_a_new_pass():
     ("script", "direction"),
     [
         (lambda s, _end=5: [seen(CAR, (600 + 30 * s, 400 - 50 * s), 150 - 25 * s)], "leaving"),
-        (lambda s, _end=4: [seen(CAR, (100 + 280 * s, 400), 90 + 10 * s)], "right"),
         (lambda s, _end=4: [seen(CAR, (1200 - 280 * s, 400), 90 + 10 * s)], "left"),
     ],
 )
@@ -186,10 +185,6 @@ def a_larger_sign_where_a_car_has_left(second, _end=14):
     return car + (sign if second >= 3 else [])
 
 
-def a_car_that_returns(second, _end=16):
-    return [seen(CAR, (200 + 300 * (second % 10), 400))] if second % 10 < 2 else []
-
-
 def a_car_that_turns_out_of_sight(second, _end=5):
     if second < 2:
         return [seen(CAR, (100 + 50 * second, 100), 60)]
@@ -210,7 +205,6 @@ def glimpse_of(text):
     ("script", "passed"),
     [
         (two_similar_plates_side_by_side, [CAR, ALIKE]),
-        (a_car_that_returns, [CAR, CAR]),
         (a_car_that_turns_out_of_sight, [CAR]),
         (two_cars_that_cross, [OTHER, CAR]),
         (a_car_hidden_for_two_seconds, [CAR]),
@@ -233,13 +227,6 @@ def test_each_vehicle_is_one_pass(script, passed):
     assert len({event.id for event in events}) == len(passed)
 
 
-def test_a_single_frame_of_a_fast_car_is_a_pass_if_its_reading_is_sure():
-    events = run(passes_of(), lambda s, _end=6: [seen(CAR, (600, 400))] if s == 1 else [])
-    assert [event.type for event in events] == ["pass.updated", "pass.ended"]
-    assert events[1].text == CAR and events[1].evidence.frames_seen == 1
-    assert events[1].model == READER.model
-
-
 def test_two_frames_of_a_fast_car_are_one_pass_if_their_texts_agree():
     def script(second, _end=6):
         x = {25: 200, 26: 800}.get(round(25 * second))
@@ -247,6 +234,7 @@ def test_two_frames_of_a_fast_car_are_one_pass_if_their_texts_agree():
 
     [event] = ended(run(Passes("gate", READER), script, fps=25))
     assert event.evidence.frames_seen == 2 and event.candidates[0].text == CAR
+    assert event.model == READER.model
 
 
 def test_an_unreadable_plate_is_reported_if_it_moves_and_is_large_enough():
