@@ -133,10 +133,6 @@ def two_similar_plates_side_by_side(second, _end=4):
     return both if round(second * 5) % 2 else both[::-1]
 
 
-def two_cars_that_cross(second, _end=4):
-    return [seen(CAR, (200 + 250 * second, 300)), seen(OTHER, (1100 - 250 * second, 330))]
-
-
 def a_car_hidden_for_two_seconds(second, _end=6):
     text = CAR[3:] if 4 <= second < 4.3 else CAR  # a part reappears first
     return [] if 2 <= second < 4 else [seen(text, (150 + 170 * second, 400))]
@@ -206,7 +202,6 @@ def glimpse_of(text):
     [
         (two_similar_plates_side_by_side, [CAR, ALIKE]),
         (a_car_that_turns_out_of_sight, [CAR]),
-        (two_cars_that_cross, [OTHER, CAR]),
         (a_car_hidden_for_two_seconds, [CAR]),
         (a_fast_car_hidden_before_it_can_be_read, [CAR]),
         (a_stationary_car_hidden_for_twelve_seconds, [CAR]),
