@@ -26,10 +26,6 @@ def names(source):
     return sorted(found.name for found in find_photos(str(source)) if isinstance(found, Photo))
 
 
-def problems(source):
-    return [(f.photo, f.reason) for f in find_photos(str(source)) if isinstance(f, Failure)]
-
-
 def test_a_source_is_a_folder_a_photo_or_a_pattern(tmp_path, monkeypatch):
     monkeypatch.setattr(source, "_FIRST_PAUSE_S", 0.01)
     folder = archive(tmp_path / "gate [2]", 4)
@@ -115,7 +111,8 @@ def test_a_folder_on_the_web_is_a_source(tmp_path, monkeypatch):
         found = {p.name.removeprefix(url): p for p in find_photos(url) if isinstance(p, Photo)}
         assert set(found) == {*photos, "linked/1"}
         assert has_photo_suffix(f"{url}good.jpg?size=1")
-        assert problems(url) == [(f"{url}forbidden/", "forbidden")]
+        [unlisted] = [each for each in find_photos(url) if isinstance(each, Failure)]
+        assert (unlisted.photo, unlisted.reason) == (f"{url}forbidden/", "forbidden")
         fetcher = Fetcher(url)
         assert fetcher.fetch(found["good.jpg"]) == jpeg(5) and not pauses
         assert fetcher.fetch(found["shaky.jpg"]) == jpeg(5) and len(pauses) == 2
