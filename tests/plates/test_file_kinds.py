@@ -15,7 +15,6 @@ def ftyp(brand):
 
 KINDS = {
     **{name: ("photo", GOOD[name]) for name in GOOD},
-    "damaged photo": ("photo", BAD["truncated jpeg"][0]),
     "heic sequence": ("unread", BAD["heic sequence"][0]),
     "avif": ("unread", BAD["avif"][0]),
     "jpeg xl": ("unread", b"\xff\x0a" + bytes(100)),

@@ -219,7 +219,7 @@ def test_data_sets_are_scored_by_what_their_labels_contain(monkeypatch, tmp_path
     assert {photo.name for photo in sets.world(tmp_path)} == chosen and len(chosen) < 4
     (folder / "images" / "w_1112.jpg").symlink_to(SAMPLES / "blue_car.jpg")
     with (folder / "plates.csv").open("a", encoding="utf-8") as file:
-        file.write("w_1112.jpg,10,20,90,60,,0\n")
+        file.write("w_1112.jpg,,10,20,90,60\n")
     seen = {"w_1112.jpg": {"plates": [[279, 525, 481, 571]]}}
     (tmp_path / "seen.json").write_text(json.dumps(seen))
     monkeypatch.setattr("plate_models.training.labels._FINDINGS", tmp_path / "seen.json")

