@@ -133,6 +133,10 @@ def two_similar_plates_side_by_side(second, _end=4):
     return both if round(second * 5) % 2 else both[::-1]
 
 
+def two_cars_that_cross(second, _end=4):
+    return [seen(CAR, (200 + 250 * second, 300)), seen(OTHER, (1100 - 250 * second, 330))]
+
+
 def a_car_hidden_for_two_seconds(second, _end=6):
     text = CAR[3:] if 4 <= second < 4.3 else CAR  # a part reappears first
     return [] if 2 <= second < 4 else [seen(text, (150 + 170 * second, 400))]
@@ -181,6 +185,10 @@ def a_larger_sign_where_a_car_has_left(second, _end=14):
     return car + (sign if second >= 3 else [])
 
 
+def a_car_that_returns(second, _end=16):
+    return [seen(CAR, (200 + 300 * (second % 10), 400))] if second % 10 < 2 else []
+
+
 def a_car_that_turns_out_of_sight(second, _end=5):
     if second < 2:
         return [seen(CAR, (100 + 50 * second, 100), 60)]
@@ -201,7 +209,9 @@ def glimpse_of(text):
     ("script", "passed"),
     [
         (two_similar_plates_side_by_side, [CAR, ALIKE]),
+        (a_car_that_returns, [CAR, CAR]),
         (a_car_that_turns_out_of_sight, [CAR]),
+        (two_cars_that_cross, [OTHER, CAR]),
         (a_car_hidden_for_two_seconds, [CAR]),
         (a_fast_car_hidden_before_it_can_be_read, [CAR]),
         (a_stationary_car_hidden_for_twelve_seconds, [CAR]),
@@ -220,6 +230,12 @@ def test_each_vehicle_is_one_pass(script, passed):
     events = run(passes_of(), script)
     assert texts(events) == passed
     assert len({event.id for event in events}) == len(passed)
+
+
+def test_a_single_frame_of_a_fast_car_is_a_pass_if_its_reading_is_sure():
+    events = run(passes_of(), lambda s, _end=6: [seen(CAR, (600, 400))] if s == 1 else [])
+    assert [event.type for event in events] == ["pass.updated", "pass.ended"]
+    assert events[1].text == CAR and events[1].evidence.frames_seen == 1
 
 
 def test_two_frames_of_a_fast_car_are_one_pass_if_their_texts_agree():
