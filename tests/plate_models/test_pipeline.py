@@ -255,19 +255,24 @@ def test_a_plate_cut_by_its_box_is_cropped_again():
     """A black plate is twice as long as its box: the rectifier's quad exceeds the crop."""
     photo = np.full((448, 768, 3), 255, np.uint8)
     photo[200:220, 300:500] = 0
-    batches = []
+    batches, read_from = [], []
 
     def rectify_by_ink(crops):
         batches.append(len(crops))
         ink = (crops[:, 0, RECTIFIER.crop_hw[0] // 2] < 0).mean(axis=1)
         rectified, theta = rectify(crops)
+        rectified = np.full_like(rectified, len(batches))
         theta[:, 0, 0] = np.where(ink > 0.95, 1.8, ink)
         return rectified, theta
 
+    def recognize_and_note(plates):
+        read_from.extend(plates[:, 0, 0, 0].tolist())
+        return recognize(plates)
+
     rows = [[350.0, 200, 450, 220, 0.9, 0], [20.0, 20, 120, 40, 0.8, 0]]
-    cut, other = read_plates(photo, detector_of(*rows), rectify_by_ink, recognize)
+    cut, other = read_plates(photo, detector_of(*rows), rectify_by_ink, recognize_and_note)
     assert np.median(cut.crop) < 50 and np.median(other.crop) > 200  # each has its own crop
-    assert batches == [2, 1]
+    assert batches == [2, 1] and read_from == [2, 1]  # of the cut plate, the second crop is read
     assert [cut.quad[0][0], cut.quad[1][0]] == pytest.approx([300, 500], abs=5)
 
 

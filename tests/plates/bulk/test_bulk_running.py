@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pandas
 import pytest
@@ -151,6 +151,19 @@ def test_an_output_folder_refuses_other_sources_settings_and_weights(request_, m
     monkeypatch.setattr(running, "prepare", lambda _: "sha256:1")
     with pytest.raises(OutputError, match="weights 'sha256:0'"):
         run(request_)
+
+
+def test_ray_gets_each_chunk_once_in_rounds_of_limited_size(request_, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setattr(running, "_ray", started := MagicMock())
+    monkeypatch.setattr(running, "_CHUNKS_PER_ROUND", 200)
+    make = started.return_value.__enter__.return_value.data.from_items
+    batches = make.return_value.map_batches
+    batches.return_value.iter_rows = lambda: [n | {"problem": ""} for n in make.call_args.args[0]]
+    request, wanted = replace(request_, workers=2, gpus=1), range(3, 453)
+    assert list(running.read_chunks(request, WEIGHTS, wanted)) == [(n, "") for n in wanted]
+    assert [len(each.args[0]) for each in make.call_args_list] == [200, 200, 50]
+    assert batches.call_args.kwargs["num_gpus"] == 0.5
 
 
 def test_extend_reads_new_photos(ray, request_):
