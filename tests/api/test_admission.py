@@ -219,7 +219,8 @@ def answer_count(client, model):
 @pytest.mark.control  # The photos of another service's supervisor would count, too.
 def test_the_nets_do_not_run_for_disconnected_clients_or_late_photos(triton):
     """When all clients disconnect, Triton decodes two photos; the others are in its queue."""
-    large = encode(cv2.resize(decode(SCENE_PHOTO), (8000, 6000)), "JPEG")  # slow to decode
+    # A progressive JPEG is slow to decode.
+    large = encode(cv2.resize(decode(SCENE_PHOTO), (8000, 6000)), "JPEG", progressive=True)
     clients = 8
     direct = triton_grpc.InferenceServerClient(triton.grpc_url)
     with direct, running_gateway(triton.grpc_url, concurrency=clients, max_waiting=0) as client:
