@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plate_models import images, spec
+from plate_models.formats import UnknownCountry
 from plate_models.pipeline import PipelineConfig, Plate
 from plate_models.pixels import to_device
 from plate_models.recognition import ctc
 from plate_models.recognition.calibration import Calibration
-from plate_models.recognition.grammar import FormatError
 from plate_models.release import MANIFEST
 from plate_models.spec import LIMITS, MODEL_VERSION, RECOGNIZER, RECTIFIER, TENSORS, Limits, Specs
 
@@ -102,7 +102,7 @@ def config_for(config: PipelineConfig, parameters: str, wanted: Collection[str])
         return config
     try:
         return config.with_countries([name.strip() for name in str(asked).lower().split(",")])
-    except FormatError as error:
+    except UnknownCountry as error:
         raise InvalidInput(f"{COUNTRIES}: {error}.") from error
 
 

@@ -26,21 +26,22 @@ def grammar_of(home: str, *others: str) -> Grammar:
     return read_country(COUNTRIES / f"{home}.toml")[1]
 
 
+class UnknownCountry(ValueError):
+    """A country has no file, or letters that the weights lack; the message names those to use."""
+
+
 @cache
-def available_countries(alphabet: str | None = None) -> tuple[str, ...]:
-    """The names of the countries that have a file, and only letters of the alphabet if given."""
-    names = sorted(path.stem for path in COUNTRIES.glob("*.toml"))
-    if alphabet is None:
-        return tuple(names)
-    return tuple(name for name in names if {*grammar_of(name).letters} <= {*alphabet})
+def available_countries() -> tuple[str, ...]:
+    """The names of the countries that have a file."""
+    return tuple(sorted(path.stem for path in COUNTRIES.glob("*.toml")))
 
 
 def checked_countries(names: Sequence[str]) -> tuple[str, ...]:
-    """Convert names of countries to lower case; raise ValueError if a country has no file."""
+    """Convert names of countries to lower case; raise UnknownCountry if a country has no file."""
     found = tuple(name.strip().lower() for name in names)
     known = available_countries()
     if wrong := [name for name in found if name not in known]:
-        raise ValueError(f"expected some of {','.join(known)}, got {','.join(wrong)[:80]!r}")
+        raise UnknownCountry(f"expected some of {','.join(known)}, got {','.join(wrong)[:80]!r}")
     return found
 
 

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from plate_models import detection, rectification
 from plate_models.detection import Box, Detect, Detections
-from plate_models.formats import available_countries, grammar_of
+from plate_models.formats import UnknownCountry, available_countries, grammar_of
 from plate_models.motion import blur_of
 from plate_models.pixels import Floats, Lines, concatenate, resample, to_host
 from plate_models.recognition import ctc
 from plate_models.recognition.appearance import aspects_of, evidence_of, is_colourless
 from plate_models.recognition.calibration import UNCALIBRATED, Calibration
 from plate_models.recognition.decoding import DEFAULT_GRAMMAR, LENGTHS, choose_reading
-from plate_models.recognition.grammar import UNKNOWN, FormatError, Grammar, Reading, country_of
+from plate_models.recognition.grammar import UNKNOWN, Grammar, Reading, country_of
 from plate_models.rectification import Rectify
 from plate_models.spec import DEFAULTS, Specs
 
@@ -90,16 +90,17 @@ class PipelineConfig:
         """The config for the formats of given countries, the home country first.
 
         These are the weights' own countries, and any whose letters the weights have. Raises
-        FormatError for others. With a "*" in the list, others are ignored, and the weights' own are
-        appended.
+        UnknownCountry for others. With a "*" in the list, others are ignored, and the weights' own
+        are appended. Raises FormatError if a country's file is malformed.
         """
-        spec = self.specs.recognizer
-        readable = dict.fromkeys((*spec.countries, *available_countries(spec.alphabet)))
+        own, alphabet = self.specs.recognizer.countries, {*self.specs.recognizer.alphabet}
+        others = [name for name in names if name in available_countries() and name not in own]
+        readable = {*own, *(name for name in others if {*grammar_of(name).letters} <= alphabet)}
         if "*" in names:
-            names = [*(name for name in names if name in readable), *spec.countries]
+            names = [*(name for name in names if name in readable), *own]
         if wrong := [name for name in names if name not in readable]:
-            raise FormatError(
-                f"expected some of {','.join(readable)}, which these weights read, "
+            raise UnknownCountry(
+                f"expected some of {','.join(own)}, or a country whose letters these weights read, "
                 f"got {','.join(wrong)!r:.80}"
             )
         return replace(self, grammar=grammar_of(*dict.fromkeys(names)))

@@ -40,8 +40,7 @@ class Edge:
     Sets in `scope["state"]`: `request_id`; `started`, the time of the request's head on the clock
     of `time.monotonic`; `endless`, whether the answer is a stream of events. Logs `plates` and
     `refusal`, if a route has set them there. Answers HEAD like GET, without the body. Calls the
-    server's `abort` there, which closes the connection, if a client takes too long to receive a
-    message.
+    server's `abort` there, which closes the connection, if a client receives it too slowly.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:

@@ -10,7 +10,6 @@ A chunk is committed only by renaming its finished file: no photo is lost or cou
 The service is installed without this package's dependencies: Ray, Arrow, fsspec, tenacity.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,4 +38,4 @@ class Request:
     weights: Path | None = None  # their folder; None: the released weights
     engine: str = "served"  # engine and device as for `engines.load_nets`
     device: str = "cpu"
-    countries: Sequence[str] | None = None  # whose formats are known; None: the weights'
+    countries: tuple[str, ...] | None = None  # whose formats are known; None: the weights'

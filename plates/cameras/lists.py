@@ -27,7 +27,7 @@ class PlateList:
     """
 
     def __init__(self, name: str, path: Path) -> None:
-        self.name, self._path, self._changed_ns = name, path, (-1, -1)
+        self.name, self._path, self._times = name, path, (-1, -1)
         self._by_part: dict[str, tuple[str, ...]] = {}
         self._check()
 
@@ -42,7 +42,7 @@ class PlateList:
         self._checked = time.monotonic()
         try:
             status = self._path.stat()  # A copy may keep the time of its content's change.
-            if (changed_ns := (status.st_mtime_ns, status.st_ctime_ns)) == self._changed_ns:
+            if (times := (status.st_mtime_ns, status.st_ctime_ns)) == self._times:
                 return
             texts = set(_read(self._path))
         except OSError as error:
@@ -52,7 +52,7 @@ class PlateList:
         for text in texts:
             for part in _parts(text):
                 by_part[part] = (*by_part.get(part, ()), text)
-        self._by_part, self._changed_ns = by_part, changed_ns
+        self._by_part, self._times = by_part, times
 
 
 def _read(path: Path) -> Iterator[str]:

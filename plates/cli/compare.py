@@ -17,16 +17,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from plate_models.training.evaluation.comparison import ReportError, compare, load_report
+    from plate_models.training.evaluation import comparison
 
     try:
-        first, second = load_report(arguments.first), load_report(arguments.second)
-    except ReportError as error:
+        first, second = map(comparison.load_report, (arguments.first, arguments.second))
+    except comparison.ReportError as error:
         raise CommandError(printable(error), status=2) from error
-    lines = compare(first, second)
+    lines = comparison.compare(first, second)
     if not lines:
         raise CommandError("the two reports have no photos in common")
     for name, report in (("first", first), ("second", second)):
-        about = "weights {weights}, engine {engine} on {device}, {date}".format_map(report)
-        print(f"{name:<6} {about}")
+        print(f"{name:<6} {comparison.heading(report)}")
     print("", *map(printable, lines), sep="\n")

@@ -20,6 +20,12 @@ class ReportError(Exception):
     """A file is not a report of `plates eval --json`; the message names the file."""
 
 
+def heading(report: Report) -> str:
+    """What was evaluated, where and when; with the countries if they were selected."""
+    about = "weights {weights}, engine {engine} on {device}, {date}".format_map(report)
+    return about + (f", countries {report['countries']}" if report.get("countries") else "")
+
+
 def compare(first: Report, second: Report) -> list[str]:
     """List the changes in the photos that both reports have; [] if they have none in common.
 

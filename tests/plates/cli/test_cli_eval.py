@@ -25,12 +25,14 @@ def test_eval_prints_scores_and_writes_a_report_to_compare(run, tmp_path):
     assert "Failures: 1" in rest
     (wrong,) = [line for line in rest if "read X556XM750  right X556XM75," in line]
     assert scenes[0] in wrong
-    assert values.keys() == {*HEAD, "rows"} and [*values["rows"]] == ["ru_photos"]
+    assert values.keys() == {*HEAD, "countries", "rows"} and [*values["rows"]] == ["ru_photos"]
     row = values["rows"]["ru_photos"]
     assert [count["hits"] for count in row["counts"]][:6] == [3, 3, 2, 2, 2, 2]
     assert row["plates"][0]["failure"] == "misread"
     done = run("compare", kept, kept)
     assert done.returncode == 0 and done.stdout.count(first) == 2
+    kept.write_text(json.dumps(values | {"countries": "pl,de"}))
+    assert f"{first}, countries pl,de\n" in run("compare", kept, kept).stdout
     assert "ru_photos: read right, end to end" in done.stdout
 
 
