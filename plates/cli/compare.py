@@ -17,15 +17,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from plate_models.training.evaluation import comparison
+    from plate_models.training.evaluation.comparison import ReportError, compare, load_report, title
 
     try:
-        first, second = map(comparison.load_report, (arguments.first, arguments.second))
-    except comparison.ReportError as error:
+        first, second = load_report(arguments.first), load_report(arguments.second)
+    except ReportError as error:
         raise CommandError(printable(error), status=2) from error
-    lines = comparison.compare(first, second)
+    lines = compare(first, second)
     if not lines:
         raise CommandError("the two reports have no photos in common")
     for name, report in (("first", first), ("second", second)):
-        print(f"{name:<6} {comparison.heading(report)}")
+        print(f"{name:<6} {title(report)}")
     print("", *map(printable, lines), sep="\n")

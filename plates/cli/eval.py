@@ -61,14 +61,14 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json and not arguments.json.parent.is_dir():
         raise CommandError(f"{printable(arguments.json)}: its folder does not exist")
     from plate_models.release import check_manifest
-    from plate_models.training.evaluation.comparison import heading
+    from plate_models.training.evaluation.comparison import title
     from plate_models.training.evaluation.scoreboard import Scoreboard, score, table
     from plate_models.training.labels import LabelError
 
     nets, weights = options.load_nets(arguments), check_manifest(arguments.weights)
     head = {"weights": weights, "engine": nets.engine, "device": nets.device}
     head |= {"date": date.today().isoformat(), "countries": ",".join(arguments.countries or ())}
-    print(heading(head), flush=True)
+    print(title(head), flush=True)
     boards: dict[str, Scoreboard] = {}
     try:
         for part in parts:

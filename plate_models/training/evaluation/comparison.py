@@ -20,7 +20,7 @@ class ReportError(Exception):
     """A file is not a report of `plates eval --json`; the message names the file."""
 
 
-def heading(report: Report) -> str:
+def title(report: Report) -> str:
     """What was evaluated, where and when; with the countries if they were selected."""
     about = "weights {weights}, engine {engine} on {device}, {date}".format_map(report)
     return about + (f", countries {report['countries']}" if report.get("countries") else "")
