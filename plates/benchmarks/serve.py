@@ -119,16 +119,11 @@ def compare(url: str, published: Path, photo: bytes, seconds: float) -> Rows:
         boxes = [plate["box"] for plate in read_by_service()]
         readers = read_by_service, lambda: shape.read(decode(photo), boxes)
 
-        def turn() -> list[float]:
-            return [1000 * timeit(reader, number=1) for reader in readers]
-
         # In turns, because a machine's speed drifts by a tenth within minutes.
-        for _ in range(_WARM_UPS):
-            turn()
         turns, end = list[list[float]](), perf_counter() + 2 * seconds
-        while len(turns) < _LEAST_TURNS or perf_counter() < end:
-            turns.append(turn())
-    times = pandas.DataFrame(turns, columns=[url, str(published)])
+        while len(turns) < _WARM_UPS + _LEAST_TURNS or perf_counter() < end:
+            turns.append([1000 * timeit(reader, number=1) for reader in readers])
+    times = pandas.DataFrame(turns[_WARM_UPS:], columns=[url, str(published)])
     ratio, (low, high) = median_ratio(*(times[name].tolist() for name in times))
     rows: Rows = [
         {"reader": name, "photos": len(times), "p50 ms": round(p50, 1)}

@@ -21,6 +21,8 @@ class BulkError(Exception):
 class OutputError(BulkError):
     """The output folder is in use, belongs to another run, or can't be written."""
 
+    exit_status = 2  # of the command
+
 
 @dataclass(frozen=True)
 class Request:

@@ -169,7 +169,14 @@ class _Run:
         reported = -math.inf
         with contextlib.closing(read_chunks(self._request, self._weights, todo)) as outcomes, bar:
             for chunk, problem in outcomes:
-                bar.update(self._take(chunk, problem))
+                if problem:
+                    self.manifest["not_written"].append({"chunk": chunk, "problem": problem})
+                    self._say(f"chunk {chunk}: not written: {problem}")
+                else:
+                    account = self._accounts[chunk] = self._output.account(chunk)
+                    bar.update(account.photos)
+                    if deaths := account.deaths:
+                        self._say(f"chunk {chunk}: read again; processes that died: {deaths}")
                 if time.monotonic() - reported < _REPORT_EVERY_S:
                     continue
                 reported = time.monotonic()
@@ -178,17 +185,6 @@ class _Run:
                 if bar.disable:
                     done = f"{counts['done']:,} of {counts['photos']:,} files are done"
                     self._say(f"{done}, {counts['failed']:,} could not be read")
-
-    def _take(self, chunk: int, problem: str) -> int:
-        """Record the outcome of a chunk; returns how many more files are done."""
-        if problem:
-            self.manifest["not_written"].append({"chunk": chunk, "problem": problem})
-            self._say(f"chunk {chunk}: not written: {problem}")
-            return 0
-        account = self._accounts[chunk] = self._output.account(chunk)
-        if account.deaths:
-            self._say(f"chunk {chunk}: read again; processes that died: {account.deaths}")
-        return account.photos
 
     def close(self) -> None:
         """Count all committed chunks, and write the manifest and ``failed.csv``."""

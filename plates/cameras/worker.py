@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
-from multiprocessing.connection import Connection, Listener
+from multiprocessing.connection import Listener
 from pathlib import Path
 
 import cv2
@@ -176,17 +176,13 @@ def receive(path: Path, frames: PushedFrames, limits: Limits) -> None:
     with Listener(str(path), "AF_UNIX") as listener:
         while True:
             with contextlib.suppress(OSError, EOFError), listener.accept() as connection:
-                connection.send_bytes(_take(connection, frames, limits).encode())
-
-
-def _take(connection: Connection, frames: PushedFrames, limits: Limits) -> str:
-    captured, _, file = connection.recv_bytes().partition(b"\n")
-    try:
-        rgb = images.decode(file, limits)
-    except images.ImageError as error:
-        return f"{error.slug}: {error}"
-    frames.put(rgb[..., ::-1], json.loads(captured))
-    return ""
+                captured, _, file = connection.recv_bytes().partition(b"\n")
+                problem = ""
+                try:
+                    frames.put(images.decode(file, limits)[..., ::-1], json.loads(captured))
+                except images.ImageError as error:
+                    problem = f"{error.slug}: {error}"
+                connection.send_bytes(problem.encode())
 
 
 if __name__ == "__main__":

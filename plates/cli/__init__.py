@@ -16,7 +16,7 @@ class CommandError(Exception):
 
     def __init__(self, message: str, status: int = 1) -> None:
         super().__init__(message)
-        self.status = status
+        self.exit_status = status
 
 
 class Stopped(BaseException):

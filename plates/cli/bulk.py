@@ -15,8 +15,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from plate_models.release import WEIGHTS_DIR
-from plates.bulk import OutputError, Request
-from plates.cli import CommandError, printable, stop_signals_raise
+from plates.bulk import Request
+from plates.cli import printable, stop_signals_raise
 from plates.cli.options import add_nets, add_number, default_engine
 
 
@@ -48,11 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
     folder = arguments.weights.resolve()
     arguments.weights = None if folder == WEIGHTS_DIR else folder
     request = Request(**{field.name: getattr(arguments, field.name) for field in fields(Request)})
-    try:
-        with stop_signals_raise():
-            done = running.run(request, lambda text: tqdm.write(text, file=sys.stderr))
-    except OutputError as error:
-        raise CommandError(str(error), status=2) from error
+    with stop_signals_raise():
+        done = running.run(request, lambda text: tqdm.write(text, file=sys.stderr))
     counts = done["counts"]
     read = counts["done"] - counts["failed"] - counts["others"]
     print(f"{read:,} photos read, {counts['plates']:,} plates: {request.out / 'plates'}")

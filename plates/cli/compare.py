@@ -17,12 +17,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from plate_models.training.evaluation.comparison import ReportError, compare, load_report, title
+    from plate_models.training.evaluation.comparison import compare, load_report, title
 
-    try:
-        first, second = load_report(arguments.first), load_report(arguments.second)
-    except ReportError as error:
-        raise CommandError(printable(error), status=2) from error
+    first, second = load_report(arguments.first), load_report(arguments.second)
     lines = compare(first, second)
     if not lines:
         raise CommandError("the two reports have no photos in common")

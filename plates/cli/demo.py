@@ -10,8 +10,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -94,9 +93,16 @@ def _photos(names: list[str]) -> Inputs:
 
 
 def _read(inputs: Inputs, jpegs: Jpegs, log: Path) -> dict[Path, list[str]]:
-    """Have a service read the photos, and annotate them; returns each photo's texts."""
+    """Start a service, have it read the photos, and annotate them; returns each photo's texts."""
     found: dict[Path, list[str]] = {}
-    with stop_signals_raise(), _service(log) as client, closing(inputs.pictures()) as pictures:
+    with (
+        stop_signals_raise(),
+        running_service({}, log, lambda text: say(text.rstrip("\n"))) as (process, url),
+        # Without the environment's proxy: the service is on this machine.
+        httpx.Client(base_url=url, timeout=_PATIENCE_S, trust_env=False) as client,
+        closing(inputs.pictures()) as pictures,
+    ):
+        wait_until_ready(url, _PATIENCE_S, process)
         print()
         table = Table(inputs, timed=True)
         for picture in pictures:
@@ -115,15 +121,3 @@ def _read(inputs: Inputs, jpegs: Jpegs, log: Path) -> dict[Path, list[str]]:
             found[picture.file] = [plate.text for plate in plates]
         print(flush=True)
     return found
-
-
-@contextmanager
-def _service(log: Path) -> Iterator[httpx.Client]:
-    """Run `plates serve` on free ports; yields a client once it is ready."""
-    with (
-        running_service({}, log, lambda text: say(text.rstrip("\n"))) as (process, url),
-        # Without the environment's proxy: the service is on this machine.
-        httpx.Client(base_url=url, timeout=_PATIENCE_S, trust_env=False) as client,
-    ):
-        wait_until_ready(url, _PATIENCE_S, process)
-        yield client

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from keyword import iskeyword
 from types import ModuleType
 
-from plates.cli import CommandError, Stopped, printable
+from plates.cli import Stopped, printable
 
 COMMANDS = {
     "serve": "serve /v1/plates over HTTP, with its own Triton",
@@ -49,8 +49,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = _parse(words)
         status = int(arguments.run(arguments) or 0)
         sys.stdout.flush()
-    except CommandError as error:
-        return _fail(words[0], str(error), error.status)
     except Stopped as stopped:
         return 128 + stopped.number
     except KeyboardInterrupt:
@@ -73,7 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if package not in ("plate_models", "plates"):
             raise
         # Messages of plate_models contain file names, the supervisor's have lines of logs.
-        return _fail(words[0], printable(error) if package == "plate_models" else str(error), 1)
+        message = printable(error) if package == "plate_models" else str(error)
+        return _fail(words[0], message, getattr(error, "exit_status", 1))
     return status
 
 

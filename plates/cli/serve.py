@@ -109,17 +109,19 @@ def supervise(settings: Settings, listener: socket.socket | None = None) -> None
                 (folder / "cameras.toml").write_bytes(settings.cameras.read_bytes())
                 parts += worker.parts(settings.cameras, environment)
         supervisor = Supervisor(parts, status_file)
+
+        def announce() -> None:
+            if triton:
+                say(f"Triton: gRPC {triton.grpc_url}, HTTP {triton.http_url}")
+            if listener:
+                host, port = listener.getsockname()[:2]
+                shown = f"[{host}]" if ":" in host else host
+                scheme = "https" if settings.tls_certificate else "http"
+                say(f"{LISTENING}{scheme}://{shown}:{port} (documentation: /docs)")
+
         with stop_signals_raise(), contextlib.suppress(Stopped):
             try:
-                supervisor.start()
-                if triton:
-                    say(f"Triton: gRPC {triton.grpc_url}, HTTP {triton.http_url}")
-                if listener:
-                    host, port = listener.getsockname()[:2]
-                    shown = f"[{host}]" if ":" in host else host
-                    scheme = "https" if settings.tls_certificate else "http"
-                    say(f"{LISTENING}{scheme}://{shown}:{port} (documentation: /docs)")
-                supervisor.run()
+                supervisor.run(announce)
             finally:
                 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                     signal.signal(number, signal.SIG_IGN)  # Nothing may interrupt the stop.

@@ -1,17 +1,15 @@
 """The gateway's process, which answers HTTP. The supervisor starts it with a listening socket."""
 
 import argparse
-import asyncio
 import resource
 import socket
+import sys
 
 import uvicorn
 
 from api.edge.protocol import GatewayConfig
 from api.main import create_app
-from plates.serving.child import HEARTBEAT_S, begin, send_heartbeat
-
-_POLL_S = 0.05
+from plates.serving.child import begin, send_heartbeat
 
 
 def main() -> None:
@@ -27,18 +25,16 @@ def main() -> None:
         from plates.cameras import http
 
         routers = [http.router_for(settings.cameras)]
-    server = uvicorn.Server(GatewayConfig(create_app(settings, routers), settings))
-    asyncio.run(_serve(server, socket.socket(fileno=options.listen), options.alive))
+    config = GatewayConfig(create_app(settings, routers), settings)
+    server = uvicorn.Server(config)
 
-
-async def _serve(server: uvicorn.Server, listener: socket.socket, alive: int) -> None:
-    """Serve, and send a sign of life every second, until the supervisor has ended."""
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    while not serving.done():
-        if server.started and not send_heartbeat(alive):
+    async def notify() -> None:
+        if not send_heartbeat(options.alive):
             server.should_exit = True
-        await asyncio.wait([serving], timeout=HEARTBEAT_S if server.started else _POLL_S)
-    await serving
+
+    # Called every second: this interval always has passed, even if the clock was set back.
+    config.callback_notify, config.timeout_notify = notify, -sys.maxsize
+    server.run(sockets=[socket.socket(fileno=options.listen)])
 
 
 if __name__ == "__main__":

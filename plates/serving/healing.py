@@ -73,7 +73,7 @@ class TritonHealer:
     def start(self) -> None:
         """Start Triton with the newest model version that it can serve."""
         self._start()
-        self._prober.start()
+        threading.Thread(target=self._prober.read_canary, daemon=True).start()
         self._thread.start()
 
     def tick(self) -> None:
@@ -234,10 +234,6 @@ class Prober:
         self._photo = DEFAULT_GOLDEN.read_bytes()
         self._counts: dict[str, int] = {}
 
-    def start(self) -> None:
-        """Start the thread that has the canary read."""
-        threading.Thread(target=self._read, daemon=True).start()
-
     def forget(self) -> None:
         """Discard all earlier proof: Triton was restarted."""
         self._counts = {}
@@ -255,8 +251,8 @@ class Prober:
             return  # some models have not answered yet; none was unloaded
         self._counts = counts
 
-    def _read(self) -> None:
-        """Have the canary read at intervals, unless clients' photos were read."""
+    def read_canary(self) -> None:
+        """Have the canary read at intervals, unless clients' photos were read; for a thread."""
         while not self._stopped.wait(_POLL_S):
             if time.monotonic() - self.read_at < _READ_EVERY_S:
                 continue

@@ -3,10 +3,9 @@
 `plates serve` has two parts, Triton and the gateway, and more with cameras; `plates triton` one.
 """
 
-import contextlib
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -52,22 +51,25 @@ class Supervisor:
         self._written: Status | None = None
         self._is_saved = True  # whether the status file has it
 
-    def start(self) -> None:
-        """Start all parts; raises `EmbeddedTritonError` if a part can't be started."""
-        with self._failure_written():
+    def run(self, announce: Callable[[], None]) -> NoReturn:
+        """Start all parts, call `announce`, and keep the parts running.
+
+        Raises `EmbeddedTritonError` if a part can't be started, `GaveUp` if one keeps failing.
+        """
+        try:
             self._write()
             for part in self._parts:
                 part.start()
             self._write()
-
-    def run(self) -> NoReturn:
-        """Keep the parts running; raises `GaveUp` if a part keeps failing."""
-        with self._failure_written():
+            announce()
             while True:
                 for part in self._parts:
                     part.tick()
                 self._write()
                 time.sleep(TICK_S)
+        except Exception:
+            self._write("failed")
+            raise
 
     def stop(self) -> None:
         """Stop all parts, the first one last."""
@@ -77,14 +79,6 @@ class Supervisor:
         self._parts[0].stop()
         if self._written and self._written.state != "failed":
             self._write("stopped")
-
-    @contextlib.contextmanager
-    def _failure_written(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception:
-            self._write("failed")
-            raise
 
     def _write(self, state: State | None = None) -> None:
         status = merge([part.status for part in self._parts])

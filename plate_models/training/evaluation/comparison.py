@@ -19,6 +19,8 @@ Pair = tuple[Mapping[str, Any], Mapping[str, Any]]  # the same plate in both rep
 class ReportError(Exception):
     """A file is not a report of `plates eval --json`; the message names the file."""
 
+    exit_status = 2  # of the command
+
 
 def title(report: Report) -> str:
     """What was evaluated, where and when; with the countries if they were selected."""

@@ -7,7 +7,6 @@ import subprocess
 from contextlib import nullcontext
 from types import SimpleNamespace
 
-import httpx
 import psutil
 import pytest
 from photo_files import BAD
@@ -38,7 +37,7 @@ def test_demo_reads_the_samples(tmp_path):
 
 @pytest.mark.live
 def test_demo_fails_if_a_plate_is_not_read(gateway_url, run, tmp_path, monkeypatch):
-    monkeypatch.setattr(demo, "_service", lambda _: httpx.Client(base_url=gateway_url, timeout=60))
+    monkeypatch.setattr(demo, "running_service", lambda *_: nullcontext((None, gateway_url)))
     files = dict.fromkeys(("scene.jpg", "sub/scene.jpg"), SCENE.read_bytes())
     write_files(tmp_path, files | {"broken.jpg": BAD["truncated jpeg"][0]})
     # The table's rows are for photos in its own folder only, not in "sub".
@@ -64,7 +63,7 @@ def test_demo_fails_if_a_plate_is_not_read(gateway_url, run, tmp_path, monkeypat
 def test_photos_and_output_are_checked_before_the_service_starts(
     photo, table, output, reason, run, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(demo, "_service", lambda _: pytest.fail("started"))
+    monkeypatch.setattr(demo, "running_service", lambda *_: pytest.fail("started"))
     photos = write_files(tmp_path / "photos", {"scene.jpg": SCENE.read_bytes()})
     (tmp_path / "empty").mkdir()
     (tmp_path / "link").symlink_to(photos)
@@ -94,16 +93,16 @@ def test_a_killed_demo_takes_its_service_with_it(tmp_path):
 
 def test_demo_reports_a_silent_service_and_one_that_ends(run, tmp_path, monkeypatch):
     words = ("demo", SCENE, "--output", tmp_path)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        monkeypatch.setattr(demo, "_service", lambda _: httpx.Client(base_url=url, timeout=0.2))
-        done = run(*words)
-    assert "green_car.jpg: no answer from the service: timed out" in done.stderr
-    assert "0 photos, annotated in" in done.stdout
-    monkeypatch.undo()
-    dead = SimpleNamespace(poll=lambda: 1), url
-    monkeypatch.setattr(demo, "running_service", lambda *_: nullcontext(dead))
+    service = SimpleNamespace(poll=lambda: 1), (url := "http://127.0.0.1:1")
+    monkeypatch.setattr(demo, "running_service", lambda *_: nullcontext(service))
     done = run(*words)
     assert done.returncode == 1
     assert done.stderr.startswith(f"plates demo: the service at {url} is not ready: ")
     assert done.stderr.endswith(f"\nThe service's log: {tmp_path / 'service.log'}\n")
+    monkeypatch.setattr(demo, "wait_until_ready", lambda *_: None)
+    monkeypatch.setattr(demo, "_PATIENCE_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        service = None, f"http://127.0.0.1:{silent.getsockname()[1]}"
+        done = run(*words)
+    assert "green_car.jpg: no answer from the service: timed out" in done.stderr
+    assert "0 photos, annotated in" in done.stdout

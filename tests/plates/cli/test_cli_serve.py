@@ -27,8 +27,8 @@ ANY_HOST = "0.0.0.0"  # noqa: S104
 @pytest.fixture
 def run_unsupervised(run, monkeypatch):
     """Run `plates serve` with an external Triton; it ends instead of starting the gateway."""
-    for name in ("start", "run", "stop"):
-        monkeypatch.setattr(serve.Supervisor, name, lambda _: None)
+    monkeypatch.setattr(serve.Supervisor, "run", lambda _, announce: announce())
+    monkeypatch.setattr(serve.Supervisor, "stop", lambda _: None)
     monkeypatch.setattr("api.observing.logs.configure", lambda _: None)
     monkeypatch.setenv("PLATES_TRITON_URL", "127.0.0.1:1")
     monkeypatch.setenv("PLATES_PORT", "0")

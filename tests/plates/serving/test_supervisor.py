@@ -149,13 +149,12 @@ def test_parts_start_in_order_and_the_first_one_stops_last(tmp_path):
 
     service.two.tick.side_effect = break_down
     supervisor = Supervisor([service.one, service.two, service.three], path)
-    supervisor.start()
     with pytest.raises(GaveUp, match="no hope"):
-        supervisor.run()
+        supervisor.run(service.announce)
     supervisor.stop()
     calls = [each for each in service.mock_calls if "tick" not in str(each)]
     assert calls[:3] == [call.one.start(), call.two.start(), call.three.start()]
-    assert len(calls) == 6 and calls[5] == call.one.stop()
+    assert calls[3] == call.announce() and len(calls) == 7 and calls[6] == call.one.stop()
     ready = Status("ready", {"one": 0, "two": 0}, 1, {"2": "it misreads"})
     healing = replace(ready, state="healing", restarts={"one": 0, "two": 1})
     assert seen == [ready, healing, healing]
@@ -173,9 +172,8 @@ def test_an_unexpected_error_ends_with_the_status_failed(tmp_path, caplog):
 
     status = Status("ready", {"one": 0})
     supervisor = Supervisor([Mock(status=status, tick=tick)], folder / "status.json")
-    supervisor.start()
     with pytest.raises(ZeroDivisionError):
-        supervisor.run()
+        supervisor.run(lambda: None)
     assert found == [status]
     assert read_status(folder / "status.json") == replace(status, state="failed")
     assert "status file can't be written" in caplog.text
