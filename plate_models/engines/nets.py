@@ -97,5 +97,4 @@ def _load_served(repository: Path, name: str) -> Callable[[Any], Any]:
     from plate_models.engines import openvino_engine  # installed only where graphs are served
 
     path = repository / name / MODEL_VERSION / "model.onnx"
-    run = openvino_engine.load(path, GRAPHS[name], parameters)
-    return lambda batch: run((batch,))
+    return openvino_engine.load(path, GRAPHS[name], parameters)
