@@ -45,9 +45,8 @@ def read_status(path: Path) -> Status | None:
 
 def merge(found: Sequence[Status]) -> Status:
     """Merge the statuses of a service's parts; without parts the state is "ready"."""
-    states = {status.state for status in found}
     return Status(
-        next((state for state in get_args(State) if state in states), "ready"),
+        min((status.state for status in found), key=get_args(State).index, default="ready"),
         {part: count for status in found for part, count in status.restarts.items()},
         next((status.release for status in found if status.release is not None), None),
         {version: why for status in found for version, why in status.refused.items()},

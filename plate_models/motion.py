@@ -49,7 +49,8 @@ def without_motion(crops: Any, motions: Floats) -> Any:
         fft = torch.fft
     height, width = crops.shape[2:]
     pad_h, pad_w = _PADDING_HW
-    rows, columns = _mirrored(height, pad_h), _mirrored(width, pad_w)
+    rows = np.pad(np.arange(height), pad_h, "reflect")
+    columns = np.pad(np.arange(width), pad_w, "reflect")
     grey = crops.mean(axis=1, keepdims=True)  # only brightness is deblurred
     padded = grey[:, :, rows[:, None], columns]
     y, x = np.fft.fftfreq(len(rows))[:, None], np.fft.rfftfreq(len(columns))
@@ -60,9 +61,3 @@ def without_motion(crops: Any, motions: Floats) -> Any:
     sharp = fft.irfft2(spectrum, padded.shape[2:])[:, :, pad_h:, pad_w:][:, :, :height, :width]
     sharp = (crops + sharp - grey).clip(0, 255)
     return sharp.astype(np.float32) if on_host else sharp
-
-
-def _mirrored(length: int, padding: int) -> NDArray[np.int64]:
-    """Indices of an axis, extended at each end by `padding` mirrored ones."""
-    places = np.abs(np.arange(-padding, length + padding))
-    return np.asarray(np.minimum(places, 2 * (length - 1) - places))

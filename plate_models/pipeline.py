@@ -218,8 +218,8 @@ def _read_found(
         _reject_signs_and_cut_plates(views, image.shape[1], home)
     best: dict[int, _View] = {}
     for view in views:
-        before = best.get(view.plate)
-        if not before or _is_better(view.reading, before.reading, home):
+        before = best.setdefault(view.plate, view)
+        if _rank(view.reading, home) > _rank(before.reading, home):
             best[view.plate] = view
     plates = _without_parts([_plate_of(view, image.shape) for view in best.values()])
     return [plate for plate in plates if _is_plate(plate)] if config.still else plates
@@ -348,15 +348,11 @@ def _is_known(reading: Reading) -> bool:
     return reading.format != UNKNOWN and reading.score > _SURE
 
 
-def _is_better(reading: Reading, than: Reading, home: str) -> bool:
-    """Compare two readings of a plate: readable, home format, known format, then score."""
-    if not (reading.readable and than.readable):
-        return reading.readable
-    new, before = (
-        (country_of(each.format) == home, each.format != UNKNOWN, each.score)
-        for each in (reading, than)
-    )
-    return new > before
+def _rank(reading: Reading, home: str) -> tuple[bool, bool, bool, float]:
+    """Rank the readings of a plate: readable, home format, known format, then score."""
+    if not reading.readable:
+        return False, False, False, 0.0
+    return True, country_of(reading.format) == home, reading.format != UNKNOWN, reading.score
 
 
 def read_regions(

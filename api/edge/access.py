@@ -71,14 +71,8 @@ class Access:
 
     async def require(self, request: Request) -> str:
         """Require a valid token, if tokens are set; returns the client's key for the rate limit."""
-        return self._by_token(request) if self._digests else _by_address(request)
-
-    def charge(self, request: Request, photos: int) -> None:
-        """Charge the further photos of a batch, which was admitted as if it had one."""
-        if self._rate and photos > 1:
-            self._rate.owe(request.state.rated_as, photos - 1)
-
-    def _by_token(self, request: Request) -> str:
+        if not self._digests:
+            return _by_address(request)
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         token = token.strip()
         if scheme.lower() not in _SCHEMES or not token:
@@ -92,6 +86,11 @@ class Access:
                 raise RateLimited("wrong tokens", retry_after_s=wait_s)
             raise WrongToken("The token in 'Authorization' is none of this service's.")
         return offered.hex()
+
+    def charge(self, request: Request, photos: int) -> None:
+        """Charge the further photos of a batch, which was admitted as if it had one."""
+        if self._rate and photos > 1:
+            self._rate.owe(request.state.rated_as, photos - 1)
 
 
 def _digest(token: str) -> bytes:

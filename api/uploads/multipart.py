@@ -34,8 +34,13 @@ class Part:
     content: bytes = b""
 
 
-class _Collector:
-    """The parser's callbacks, which get names, values and contents in pieces."""
+class FormReader:
+    """Reads one multipart form and appends its parts to `parts`.
+
+    The methods `_on_…` are the parser's callbacks, which get names, values and contents in pieces.
+    Of a part that is too long one byte more than allowed is kept, by which the caller knows it: the
+    other parts may be valid.
+    """
 
     def __init__(self, parts: list[Part], max_parts: int, max_part_bytes: int) -> None:
         self._parts = parts
@@ -45,30 +50,52 @@ class _Collector:
         self._name = self._value = b""
         self._content = bytearray()
 
-    def on_part_begin(self) -> None:
+    async def read(self, content_type: str, chunks: AsyncIterable[bytes]) -> None:
+        """Read the form; the caller limits its total length.
+
+        Raises `InvalidForm` if the form is truncated or invalid.
+        """
+        _, options = parse_options_header(content_type)
+        boundary = options.get(b"boundary")
+        if not boundary:
+            raise InvalidForm("The Content-Type has no boundary. Leave it to your HTTP library.")
+        own = (name for name in dir(self) if name.startswith("_on_"))
+        callbacks: Any = {name[1:]: getattr(self, name) for name in own}
+        try:
+            # It refuses parts with more than 8 headers, and headers of more than some 4 KiB.
+            parser = MultipartParser(boundary, callbacks)
+            async for chunk in chunks:
+                parser.write(chunk)
+            parser.finalize()
+        except FormParserError as error:
+            raise InvalidForm(f"The body is not a valid multipart form: {error}.") from error
+        if parser.state != MultipartState.END:
+            raise InvalidForm("The form is cut off: its closing boundary is missing.")
+
+    def _on_part_begin(self) -> None:
         if len(self._parts) == self._max_parts:
             raise InvalidForm(f"The form has more than {self._max_parts} parts.")
         self._disposition = ""
 
-    def on_header_field(self, data: bytes, start: int, end: int) -> None:
+    def _on_header_field(self, data: bytes, start: int, end: int) -> None:
         self._name += data[start:end]
 
-    def on_header_value(self, data: bytes, start: int, end: int) -> None:
+    def _on_header_value(self, data: bytes, start: int, end: int) -> None:
         self._value += data[start:end]
 
-    def on_header_end(self) -> None:
+    def _on_header_end(self) -> None:
         if self._name.lower() == b"content-disposition" and not self._disposition:
             self._disposition = self._value.decode("latin-1").strip()
         self._name = self._value = b""
 
-    def on_headers_finished(self) -> None:
+    def _on_headers_finished(self) -> None:
         self._parts.append(_part_of(self._disposition, len(self._parts) + 1))
 
-    def on_part_data(self, data: bytes, start: int, end: int) -> None:
+    def _on_part_data(self, data: bytes, start: int, end: int) -> None:
         room = self._max_part_bytes + 1 - len(self._content)
         self._content += memoryview(data)[start : min(end, start + room)]
 
-    def on_part_end(self) -> None:
+    def _on_part_end(self) -> None:
         self._parts[-1].content, self._content = bytes(self._content), bytearray()
 
 
@@ -96,36 +123,3 @@ def _filename(options: dict[bytes, bytes], disposition: str) -> str | None:
         return None
     name = re.split(r"[/\\]", given)[-1]
     return "".join(char for char in name if char.isprintable())[:MAX_NAME]
-
-
-async def read_form(
-    content_type: str,
-    chunks: AsyncIterable[bytes],
-    parts: list[Part],
-    *,
-    max_parts: int,
-    max_part_bytes: int,
-) -> None:
-    """Read a multipart form and append its parts to `parts`; the caller limits its total length.
-
-    Of a part that is too long one byte more than allowed is kept, by which the caller knows it: the
-    other parts may be valid. Raises `InvalidForm` if the form is truncated or invalid.
-    """
-    _, options = parse_options_header(content_type)
-    boundary = options.get(b"boundary")
-    if not boundary:
-        raise InvalidForm("The Content-Type has no boundary. Leave it to your HTTP library.")
-    collector = _Collector(parts, max_parts, max_part_bytes)
-    callbacks: Any = {
-        name: getattr(collector, name) for name in dir(collector) if name.startswith("on_")
-    }
-    try:
-        # It refuses parts with more than 8 headers, and headers of more than some 4 KiB.
-        parser = MultipartParser(boundary, callbacks)
-        async for chunk in chunks:
-            parser.write(chunk)
-        parser.finalize()
-    except FormParserError as error:
-        raise InvalidForm(f"The body is not a valid multipart form: {error}.") from error
-    if parser.state != MultipartState.END:
-        raise InvalidForm("The form is cut off: its closing boundary is missing.")

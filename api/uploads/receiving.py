@@ -14,7 +14,7 @@ from api.request import RequestContext
 from api.settings import Settings
 from api.uploads import base64_photos
 from api.uploads.base64_photos import MAX_FIELDS, Fields
-from api.uploads.multipart import MAX_FIELD_BYTES, MAX_NAME, Part, read_form
+from api.uploads.multipart import MAX_FIELD_BYTES, MAX_NAME, FormReader, Part
 from plate_models.images import too_many_bytes_message
 
 Take = Callable[[int], None]
@@ -177,13 +177,9 @@ class _BodyReader:
 
     async def _read_parts(self) -> tuple[list[Part], Fields]:
         """Read a multipart form into its files and its other fields."""
-        await read_form(
-            self._request.headers["content-type"],
-            self._chunks(self._max_bytes),
-            self._parts,
-            max_parts=max(MAX_FIELDS, self._form.max_photos + _OTHER_PARTS),
-            max_part_bytes=self._max_part_bytes,
-        )
+        max_parts = max(MAX_FIELDS, self._form.max_photos + _OTHER_PARTS)
+        reader = FormReader(self._parts, max_parts, self._max_part_bytes)
+        await reader.read(self._request.headers["content-type"], self._chunks(self._max_bytes))
         texts = [(part.name, part.content) for part in self._parts if part.filename is None]
         return [part for part in self._parts if part.filename is not None], texts
 

@@ -4,36 +4,36 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, groupby, pairwise
 from typing import Any
 
-Arrays = tuple[Any, ...]
-Run = Callable[[Arrays], Arrays]
+Outputs = tuple[Any, ...]
+Run = Callable[[Any], Outputs]
 Concatenate = Callable[[list[Any]], Any]
 
 
 def run_batched(
-    requests: Sequence[Arrays], run: Run, concatenate: Concatenate
-) -> list[Arrays | Exception]:
-    """Compute consecutive requests of the same shapes and types together.
+    requests: Sequence[Any], run: Run, concatenate: Concatenate
+) -> list[Outputs | Exception]:
+    """Compute consecutive requests of the same shape and type together.
 
-    A request is its input arrays (NumPy or torch), batch axis first; `concatenate` joins arrays
-    along that axis. Returns each request's output arrays, or the exception that it caused.
+    A request is an array (NumPy or torch), batch axis first; `concatenate` joins arrays along that
+    axis. Returns each request's output arrays, or the exception that it caused.
     """
-    answers: list[Arrays | Exception] = []
-    for _, group in groupby(requests, lambda arrays: [(a.shape[1:], a.dtype) for a in arrays]):
+    answers: list[Outputs | Exception] = []
+    for _, group in groupby(requests, lambda array: (array.shape[1:], array.dtype)):
         answers += _answer(list(group), run, concatenate)
     return answers
 
 
-def _answer(batch: list[Arrays], run: Run, concatenate: Concatenate) -> list[Arrays | Exception]:
+def _answer(batch: list[Any], run: Run, concatenate: Concatenate) -> list[Outputs | Exception]:
     try:
         if len(batch) == 1:
             return [run(batch[0])]
-        outputs = run(tuple(concatenate(list(arrays)) for arrays in zip(*batch, strict=True)))
+        outputs = run(concatenate(batch))
     except Exception as error:
         if len(batch) == 1:
             return [error]
         # One of the requests is at fault: run each alone.
         return [answer for one in batch for answer in _answer([one], run, concatenate)]
-    ends = [0, *accumulate(len(request[0]) for request in batch)]
+    ends = [0, *accumulate(map(len, batch))]
     return [tuple(output[start:end] for output in outputs) for start, end in pairwise(ends)]
 
 

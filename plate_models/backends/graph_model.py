@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-from plate_models.backends.batching import Arrays, Run, code_of, run_batched
+from plate_models.backends.batching import Outputs, Run, code_of, run_batched
 
 
 class GraphModel:
@@ -20,7 +20,7 @@ class GraphModel:
     def initialize(self, args: dict[str, str]) -> None:
         """Load the graph; Triton calls this with its arguments for models."""
         config = json.loads(args["model_config"])
-        self.inputs = [entry["name"] for entry in config["input"]]
+        (self.input,) = (entry["name"] for entry in config["input"])
         self.outputs = [entry["name"] for entry in config["output"]]
         # In Triton 2.51 a backend in Python gets the model's folder here, as a model does.
         folder = Path(args["model_repository"]) / args["model_version"]
@@ -48,17 +48,12 @@ class GraphModel:
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """Answer the requests of one execution; only bad requests get an error."""
-        inputs = [
-            tuple(
-                self.from_tensor(pb_utils.get_input_tensor_by_name(request, name))
-                for name in self.inputs
-            )
-            for request in requests
-        ]
+        tensors = (pb_utils.get_input_tensor_by_name(request, self.input) for request in requests)
+        inputs = list(map(self.from_tensor, tensors))
         answers = run_batched(inputs, self.run, self.concatenate)
         return [self._respond(*pair) for pair in zip(requests, answers, strict=True)]
 
-    def _respond(self, request: Any, answer: Arrays | Exception) -> Any:
+    def _respond(self, request: Any, answer: Outputs | Exception) -> Any:
         if isinstance(answer, Exception):
             code = getattr(pb_utils.TritonError, code_of(answer))
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(answer), code))

@@ -4,9 +4,7 @@ import atexit
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from plate_models import release
 from plate_models.contract import GRAPHS, config_from
@@ -48,8 +46,15 @@ def load_nets(engine: str = "served", device: str = "cpu", folder: Path = WEIGHT
 
 def load_exported(repository: Path) -> Nets:
     """Load the release in a repository, with the settings of the CPU profile."""
+    from plate_models.engines import openvino_engine  # installed only where graphs are served
+
     config = config_from(repository / PHOTO_MODEL / MODEL_VERSION)
-    yolo, stn, lprnet = (_load_served(repository, name) for name in GRAPHS)
+    runs = []
+    for name, outputs in GRAPHS.items():
+        text = (REPOSITORY / name / "configs" / "cpu.pbtxt").read_text(encoding="utf-8")
+        path = repository / name / MODEL_VERSION / "model.onnx"
+        runs.append(openvino_engine.load(path, outputs, dict(_PARAMETER.findall(text))))
+    yolo, stn, lprnet = runs
     return Nets(
         lambda canvas: yolo(canvas)[0], stn, lambda plates: lprnet(plates)[0], config, "served"
     )
@@ -89,13 +94,3 @@ def check_engine(engine: str, device: str) -> None:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if int(match[1] or 0) >= count:
         raise EngineError(f"device: {device} is not there; torch sees {count} GPUs")
-
-
-def _load_served(repository: Path, name: str) -> Callable[[Any], Any]:
-    text = (REPOSITORY / name / "configs" / "cpu.pbtxt").read_text(encoding="utf-8")
-    parameters = dict(_PARAMETER.findall(text))
-    from plate_models.engines import openvino_engine  # installed only where graphs are served
-
-    path = repository / name / MODEL_VERSION / "model.onnx"
-    run = openvino_engine.load(path, GRAPHS[name], parameters)
-    return lambda batch: run((batch,))

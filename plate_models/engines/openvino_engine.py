@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from plate_models.backends.batching import Arrays, Run
+from plate_models.backends.batching import Outputs, Run
 from plate_models.cores import choose_threads
 
 # Keep OpenVINO from importing its converter, which is not needed here and reports over the network
@@ -89,8 +89,7 @@ def load(path: Path, outputs: Sequence[str], parameters: Mapping[str, str]) -> R
         compiled = core.compile_model(model, "CPU", settings)
         return [compiled.create_infer_request() for _ in range(streams)]
 
-    def run(arrays: Arrays) -> Arrays:
-        (batch,) = arrays
+    def run(batch: Any) -> Outputs:
         rows = [batch] if batched else [batch[row : row + 1] for row in range(len(batch))]
         answers = []
         with free:

@@ -201,16 +201,12 @@ def cell_places(heads: list[Tensor], anchors: Tensor, strides: Sequence[int]) ->
     levels = []
     for level, stride in enumerate(strides):
         _, a, h, w, _ = heads[level].shape
-        sizes = anchors[level] * stride
+        wide, high = (anchors[level] * stride)[..., None, None].unbind(1)  # (A, 1, 1)
         # Not torch.arange: a trace would keep the device of its example.
-        columns, rows = (sizes.new_ones(side).cumsum(0) - 1 for side in (w, h))
-        parts = (
-            columns.view(1, 1, w, 1).expand(a, h, w, 1),
-            rows.view(1, h, 1, 1).expand(a, h, w, 1),
-            sizes.view(a, 1, 1, 2).expand(a, h, w, 2),
-            sizes.new_full((1, 1, 1, 1), float(stride)).expand(a, h, w, 1),
-        )
-        levels.append(torch.cat(parts, dim=-1).flatten(0, 2))
+        columns, rows = (wide.new_ones(side).cumsum(0) - 1 for side in (w, h))
+        parts = columns, rows[:, None], wide, high, wide.new_full((1,), float(stride))
+        places = torch.stack([part.expand(a, h, w) for part in parts], dim=-1)
+        levels.append(places.flatten(0, 2))
     return torch.cat(levels)
 
 

@@ -148,9 +148,5 @@ def logit(probability: float) -> float:
 
 
 def sigmoid(log_odds: float) -> float:
-    """Probability of log-odds: the inverse of `logit`."""
-    # In each branch the exponential is at most 1 and can't overflow.
-    if log_odds >= 0:
-        return 1 / (1 + math.exp(-log_odds))
-    odds = math.exp(log_odds)
-    return odds / (1 + odds)
+    """Probability of log-odds within +-``LOGIT_LIMIT``: the inverse of `logit`."""
+    return 1 / (1 + math.exp(-log_odds))

@@ -194,14 +194,12 @@ def _forward(probs: Array, encoded: Sequence[Sequence[int]]) -> Array:
     emitted = np.concatenate([probs, np.zeros((texts, 1, steps))], axis=1)
     # Two columns of padding before each text keep paths from running into the next text.
     states = np.full((texts, 2 * longest + 4), classes)
-    # A blank may be skipped between two different characters only.
-    skips = np.zeros(states.shape)
-    for row, (labels, skip) in enumerate(zip(encoded, skips, strict=True)):
+    for row, labels in enumerate(encoded):
         states[row, 3 : 2 * len(labels) + 4 : 2] = classes - 1
         states[row, 4 : 2 * len(labels) + 4 : 2] = labels
-        skip[4 : 2 * len(labels) + 4 : 2] = [
-            i == 0 or labels[i] != labels[i - 1] for i in range(len(labels))
-        ]
+    # A blank may be skipped between two different characters only.
+    skips = np.zeros(states.shape)
+    skips[:, 2:] = (states[:, 2:] < classes - 1) & (states[:, 2:] != states[:, :-2])
     emissions = emitted[np.arange(texts)[:, None], states].reshape(states.size, steps).T
     reached = np.zeros((steps + 1, *states.shape))
     reached[0, :, 2] = 1.0

@@ -15,8 +15,7 @@ class Doubler:
     def __init__(self):
         self.sizes = []
 
-    def __call__(self, inputs):
-        (array,) = inputs
+    def __call__(self, array):
         self.sizes.append(len(array))
         if (array < 0).any():
             raise ValueError("negative")
@@ -24,7 +23,7 @@ class Doubler:
 
 
 def request(value, rows=1, columns=2):
-    return (np.full((rows, columns), value, np.float32),)
+    return np.full((rows, columns), value, np.float32)
 
 
 def test_requests_of_one_shape_are_one_batch_and_each_gets_its_own_rows():
@@ -38,7 +37,7 @@ def test_requests_of_one_shape_are_one_batch_and_each_gets_its_own_rows():
 
 def test_requests_of_different_shapes_and_types_run_separately_in_order():
     net = Doubler()
-    requests = [request(1), request(2, columns=3), request(3), (np.full((1, 2), 4.0),)]
+    requests = [request(1), request(2, columns=3), request(3), np.full((1, 2), 4.0)]
     answers = run_batched(requests, net, np.concatenate)
     assert net.sizes == [1, 1, 1, 1]
     assert [answer[0].flat[0] for answer in answers] == [2, 4, 6, 8]
@@ -55,7 +54,7 @@ def test_a_bad_request_fails_alone():
 def test_an_error_code_tells_a_bad_request_from_a_broken_or_busy_backend():
     run = openvino_engine.load(REPOSITORY / "lprnet" / "1" / "model.onnx", ["output__0"], {})
     with pytest.raises(Exception, match="shape") as refused:
-        run((np.zeros((1, 3, 24, 95), np.float32),))
+        run(np.zeros((1, 3, 24, 95), np.float32))
     assert code_of(refused.value) == code_of(ValueError("no such shape")) == "INVALID_ARG"
     for broken in (RuntimeError("a kernel is missing"), KeyError("output__0"), OSError()):
         assert code_of(broken) == "INTERNAL"

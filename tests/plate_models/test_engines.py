@@ -35,22 +35,22 @@ def test_outputs_are_returned_in_the_requested_order(doubling, tmp_path):
     (tmp_path / "model.onnx").unlink()  # The file may be deleted before a new shape is compiled.
     for shape in ((1, 2, 3), (5, 2, 3), (2, 2, 7)):
         x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-        square, twice = run((x,))
+        square, twice = run(x)
         np.testing.assert_allclose(square, x * x, rtol=1e-6)
         np.testing.assert_allclose(twice, x + x, rtol=1e-6)
         with pytest.raises(Exception, match=r"(?i)shape|dimension|rank|compatible"):
-            run((np.zeros((1, 3, 3), np.float32),))  # and the next request is answered
+            run(np.zeros((1, 3, 3), np.float32))  # and the next request is answered
 
 
 def test_parallel_samples_keep_their_order_and_answers_are_not_overwritten(doubling, monkeypatch):
     monkeypatch.setenv(cores.THREADS, "8")  # two samples at a time
     run = openvino_engine.load(doubling, ["twice"], {})
     x = np.arange(5 * 2 * 3, dtype=np.float32).reshape(5, 2, 3)
-    first, second = run((x,))[0], run((x[::-1].copy(),))[0]
+    first, second = run(x)[0], run(x[::-1].copy())[0]
     np.testing.assert_array_equal(first, 2 * x)
     np.testing.assert_array_equal(second, 2 * x[::-1])
     with ThreadPoolExecutor(4) as pool:
-        for (again,) in pool.map(run, [(x,)] * 200):
+        for (again,) in pool.map(run, [x] * 200):
             np.testing.assert_array_equal(again, 2 * x)
 
 
@@ -96,7 +96,7 @@ import numpy as np
 from plate_models.engines import openvino_engine
 runs = [openvino_engine.load(Path({str(doubling)!r}), ["twice"], {{}}) for _ in range(3)]
 for run in runs:
-    run((np.zeros((1, 2, 3), np.float32),))
+    run(np.zeros((1, 2, 3), np.float32))
 del run
 while runs:
     del runs[0]

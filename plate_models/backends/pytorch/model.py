@@ -8,7 +8,7 @@ import torch
 import torch.utils.dlpack
 import triton_python_backend_utils as pb_utils
 
-from plate_models.backends.batching import Arrays, Run
+from plate_models.backends.batching import Outputs, Run
 from plate_models.backends.graph_model import GraphModel
 from plate_models.contract import device_of
 from plate_models.cores import choose_threads
@@ -27,9 +27,9 @@ class TritonPythonModel(GraphModel):
         if device != "cpu":
             graph = CudaGraphs(graph)
 
-        def run(inputs: Arrays) -> Arrays:
+        def run(batch: torch.Tensor) -> Outputs:
             with torch.inference_mode():
-                outputs = graph(*(array.to(device) for array in inputs))
+                outputs = graph(batch.to(device))
             return outputs if isinstance(outputs, tuple) else (outputs,)
 
         return run

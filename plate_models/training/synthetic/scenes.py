@@ -238,8 +238,7 @@ def _draw_windows(width: float, rng: Generator) -> tuple[Image, Mask]:
     for axis, most in ((0, 8), (1, 4)):
         count = int(rng.integers(0, most)) if rng.random() < 0.5 else 0
         for place in np.linspace(0, (h, w)[axis], count + 2)[1:-1].astype(int) + gaps[1 - axis]:
-            strip = tile[place : place + thick] if axis == 0 else tile[:, place : place + thick]
-            strip[:] = bar
+            tile.swapaxes(0, axis)[place : place + thick] = bar
     corner = gaps[0] + w - 1, gaps[1] + h - 1
     if rng.random() < 0.6:
         cv2.rectangle(tile, gaps.tolist(), [int(v) for v in corner], bar.tolist(), thick)
