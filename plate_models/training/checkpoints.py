@@ -3,27 +3,19 @@
 Published checkpoints hold whole modules, whose classes are not installed here, and
 `torch.load(weights_only=True)` refuses every unknown class. So an inert module takes the place of
 each unknown name. A hostile file can still use up time and memory: hashing a key of sixty nested
-tuples never ends. `within_limits` bounds both.
+tuples never ends.
 """
 
-import multiprocessing
 import re
-import resource
-import time
 import zipfile
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
 
 from plate_models.release import WeightsError
 
-# YOLOv5x with its optimizer takes some 2 GiB and 5 s.
-_MAX_MEMORY_BYTES, _MAX_CPU_S = 4 << 30, 60
 # Calls in published checkpoints that are ignored, because they describe no tensor.
 _INERT_CALLS = re.compile(
     r"datetime\.datetime|numpy\.dtype|numpy\._?core\.multiarray\.(_reconstruct|scalar)"
@@ -33,49 +25,19 @@ _INERT_CALLS = re.compile(
 _KEYS = ("ema", "model", "state_dict")
 
 State = dict[str, torch.Tensor]
-Result = TypeVar("Result")
 
 
 class CheckpointError(WeightsError):
     """A checkpoint is damaged, hostile, or holds no net that can be imported."""
 
 
-def within_limits(
-    function: Callable[..., Result], *arguments: Any, cpu_s: int = _MAX_CPU_S
-) -> Result:
-    """Call a module-level function in a separate process with bounded memory and CPU time.
-
-    Raises:
-        CheckpointError: The process exceeded a limit or crashed; the message names the files among
-            the arguments. The function's own errors are raised unchanged.
-    """
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, spawn, initializer=_set_limits, initargs=(cpu_s,)) as pool:
-        try:
-            return pool.submit(function, *arguments).result()
-        except BrokenProcessPool as error:
-            files = [str(one) for one in arguments if isinstance(one, Path) and one.is_file()]
-            raise CheckpointError(
-                f"{', '.join(files)}: can't be read: it takes more than {cpu_s} s or crashes"
-            ) from error
-
-
-def _set_limits(cpu_s: int) -> None:
-    # In addition to the memory of the libraries that are already loaded.
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    memory = pages * resource.getpagesize() + _MAX_MEMORY_BYTES
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    seconds = int(time.process_time()) + cpu_s
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-
-
 def read_state(path: Path) -> State:
     """Read a net's tensors without running code from the file.
 
     The file is a torch archive (torch 1.6 or newer) with a state dict, a module, or a dictionary
-    with either under "ema", "model" or "state_dict"; or a safetensors file. Read untrusted files
-    `within_limits`. Returns tensors by name, on the CPU, contiguous, float32 if floating. Raises
-    CheckpointError if the file is missing, damaged, hostile or holds no net.
+    with either under "ema", "model" or "state_dict"; or a safetensors file. Returns tensors by
+    name, on the CPU, contiguous, float32 if floating. Raises CheckpointError if the file is
+    missing, damaged, hostile or holds no net.
     """
     try:
         with path.open("rb") as file:

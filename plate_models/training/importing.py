@@ -19,20 +19,19 @@ _STEM, _ANCHORS, _HEAD = "0.conv.weight", "model.24.anchors", "model.24.m.0.weig
 _WIDEST, _DEEPEST = "model.9.cv2.conv.weight", "model.6.m."
 # Tensors to ignore; older versions of YOLOv5 store values that are derived from the anchors.
 _DERIVED = ("num_batches_tracked", ".anchor_grid")
-_NORM_EPSILON = 1e-3  # of every Conv in nets.yolov5
 
 
 def import_yolov5(path: Path, folder: Path) -> Path:
     """Convert a YOLOv5 checkpoint to ``detector.safetensors`` in a folder, created if missing.
 
     The checkpoint is a ``.pt`` file of YOLOv5 v6 or newer, n to x, with three output levels and one
-    or two classes (one-line plates, two-line plates), fused or not; or its state dict (``.pt`` or
+    or two classes (one-line plates, two-line plates), not fused; or its state dict (``.pt`` or
     safetensors). Returns the file written.
 
     Raises CheckpointError or WeightsError if the file is damaged, hostile or has another layout;
     the message names the first tensor that differs. Raises SpecError if the anchors are invalid.
     """
-    state = _with_norms(_named_as_ours(read_state(path), path))
+    state = _named_as_ours(read_state(path), path)
     (written,) = _write({"detector": (path, state)}, Specs(detector=spec_of(state, path)), folder)
     return written
 
@@ -95,21 +94,6 @@ def _named_as_ours(state: State, path: Path) -> State:
         for key, value in state.items()
         if not key.endswith(_DERIVED)
     }
-
-
-def _with_norms(state: State) -> State:
-    """Give fused convolutions a batch norm that only adds their bias."""
-    unfused = {}
-    for key, value in state.items():
-        base = key.removesuffix("conv.bias")
-        if base == key or f"{base}bn.weight" in state:
-            unfused[key] = value
-            continue
-        unfused[f"{base}bn.weight"] = torch.full_like(value, (1 + _NORM_EPSILON) ** 0.5)
-        unfused[f"{base}bn.bias"] = value
-        unfused[f"{base}bn.running_mean"] = torch.zeros_like(value)
-        unfused[f"{base}bn.running_var"] = torch.ones_like(value)
-    return unfused
 
 
 def spec_of(state: State, path: Path) -> DetectorSpec:

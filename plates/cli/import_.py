@@ -23,14 +23,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from plate_models.training.checkpoints import within_limits
     from plate_models.training.importing import import_recognizer, import_yolov5
 
     out = arguments.out
     if arguments.net == "yolov5":
-        print(within_limits(import_yolov5, arguments.file, out))
+        print(import_yolov5(arguments.file, out))
     else:
         about = arguments.alphabet, out, arguments.country.split(",")
         nets = arguments.lprnet, arguments.stn
-        print(*within_limits(import_recognizer, *nets, *about), sep="\n")
+        print(*import_recognizer(*nets, *about), sep="\n")
     print(f"Next, write the manifest: plates weights --weights {out}")

@@ -15,7 +15,6 @@ from plate_models.nets.lprnet import LPRNet
 from plate_models.nets.stn import STN
 from plate_models.nets.yolov5 import YOLOv5
 from plate_models.spec import DetectorSpec, RecognizerSpec, SpecError
-from plate_models.training import checkpoints
 from plate_models.training.importing import import_recognizer, import_yolov5, spec_of
 
 STEM, ANCHORS, HEAD = "model.0.conv.weight", "model.24.anchors", "model.24.m.0.weight"
@@ -72,12 +71,9 @@ def renamed_state(net, prefix):  # with other prefixes than "model."
         (lambda net: {"state_dict": net.state_dict()}, torch.save),
         (partial(renamed_state, prefix=""), torch.save),
         (partial(renamed_state, prefix="module.model.model."), save_file),
-        (lambda net: net.float().fuse().state_dict(), torch.save),
     ],
 )
-def test_imported_detectors_compute_the_same_as_before(tmp_path, form, save, run, monkeypatch):
-    # A process for each file would take longer; recognizers, below, are imported in one.
-    monkeypatch.setattr(checkpoints, "within_limits", lambda function, *given: function(*given))
+def test_imported_detectors_compute_the_same_as_before(tmp_path, form, save, run):
     net = make_net()
     save(form(copy.deepcopy(net).half()), tmp_path / "best.pt")
     detector = tmp_path / "mine" / "detector.safetensors"
