@@ -19,7 +19,6 @@ from plate_models.nets.stn import STN
 from plate_models.pipeline import Plate
 from plate_models.pixels import resample, stretch_contrast, to_device, to_host
 from plate_models.recognition import ctc
-from plate_models.recognition.grammar import Reading
 from plate_models.rectification import FRAME, theta_of_rows
 from plate_models.release import WeightsError
 from plate_models.spec import RECOGNIZER, RECTIFIER
@@ -28,13 +27,17 @@ from plate_models.training.crop_cache import CropBatch, CropCache, batch_of
 from plate_models.training.imaging import Field, Floats, Image
 from plate_models.training.labels import LabelError, load_world_photos
 from plate_models.training.run import Experiment, Run, autocast
+from plate_models.training.splicing import draw_spliced, strips_of
 from plate_models.training.synthetic.crops import CropSample, crop_around, render_crop
 from plate_models.training.synthetic.photo import camera, photograph
 
 # The second camera, which degrades crops further.
 _AGAIN = camera("again")
-# Real crops per rendered one if there is a data folder; crops per plate; per false detection.
-_REAL_SHARE, _PLATE_CROPS, _CLUTTER_CROPS = 0.3, 16, 6
+# Real crops, and spliced ones, per rendered one if there is a data folder; crops per plate; per
+# false detection.
+_REAL_SHARE, _SPLICED_SHARE, _PLATE_CROPS, _CLUTTER_CROPS = 0.8, 1.0, 16, 6
+# A person's text is looked for among this many texts of the recognizer.
+_BEAM = 1000
 # In photos that no person checked, readings with a lower score are wrong too often. In all photos,
 # narrower plates (in pixels) are illegible.
 _LEAST_SCORE, _LEAST_PX = 0.8, 38.0
@@ -229,7 +232,7 @@ def read_crops(data: Path, start_from: Path, seed: int) -> CropBatch:
     for labelled in tqdm(load_world_photos(data, held_out=False), "reading photos"):
         photo, findings = labelled.read(), labelled.findings
         for plate in nets.read(photo):
-            text, quad = _learnt_text(plate.reading, findings.texts), np.array(plate.quad)
+            text, quad = _learnt_text(plate, findings.texts, alphabet), np.array(plate.quad)
             if text and np.ptp(quad[:, 0]) >= _LEAST_PX:
                 cut(quad, _rows_of(text, plate, alphabet), _PLATE_CROPS)
         for x0, y0, x1, y1 in findings.mistaken:
@@ -239,11 +242,13 @@ def read_crops(data: Path, start_from: Path, seed: int) -> CropBatch:
     return batch_of(samples)
 
 
-def _learnt_text(reading: Reading, checksums: tuple[int, ...] | None) -> str:
-    """The candidate to learn: the one that a person saw, or a sure one; "" if there is none."""
+def _learnt_text(plate: Plate, checksums: tuple[int, ...] | None, alphabet: str) -> str:
+    """The text to learn: one that a person saw, too, or a sure one; "" if there is none."""
+    reading = plate.reading
     if checksums is None:
         return reading.text if reading.score >= _LEAST_SCORE else ""
-    texts = (text for text, _ in reading.candidates)
+    listed = ctc.beam_decode(plate.log_probs, alphabet, _BEAM) if checksums else []
+    texts = (text for text, _ in (*reading.candidates, *listed))
     return next((text for text in texts if zlib.crc32(text.encode()) in checksums), "")
 
 
@@ -307,13 +312,19 @@ def train(config: RecognizerTraining) -> dict[int, float]:
         rng = np.random.default_rng(config.seed - 1)
         held_out = batch_of([render_crop(rng) for _ in range(config.held_out)])
         real = read_crops(config.data, start, config.seed) if config.data and start else None
+        if real and start:
+            known = LPRNet(RECOGNIZER).eval()
+            take_over(known, weights.read_file(start / "recognizer.safetensors"))
+            one_line = np.flatnonzero((real.lines == 1) & (real.labels[:, 0, 0] >= 0))
+            strips = strips_of(real.part(one_line[::_PLATE_CROPS]), known)
         training = Training(config)
 
         def draw(rng: np.random.Generator) -> CropBatch:
             batch = cache.draw(rng, config.batch_size)
             if real:
                 rows = rng.integers(0, len(real.images), round(_REAL_SHARE * config.batch_size))
-                batch = CropBatch.of((batch, real.part(rows)))
+                spliced = draw_spliced(strips, rng, round(_SPLICED_SHARE * config.batch_size))
+                batch = CropBatch.of((batch, real.part(rows), *spliced))
             return vary(batch, rng)
 
         def check() -> dict[str, float]:

@@ -22,6 +22,7 @@ from plate_models.training import crop_cache, recognizer
 from plate_models.training.crop_cache import CropBatch, CropCache, batch_of
 from plate_models.training.labels import LabelError
 from plate_models.training.recognizer import RecognizerTraining, Training, read_crops, train
+from plate_models.training.splicing import draw_spliced, strips_of
 from plate_models.training.synthetic.crops import render_crop
 
 
@@ -86,7 +87,7 @@ def test_varied_crops_move_their_corners_with_the_pixels(monkeypatch):
         assert abs(drawn - (image[..., 1] > 127)).sum() < 0.15 * drawn.sum()
 
 
-def test_surely_read_plates_of_real_photos_become_crops(tmp_path, monkeypatch):
+def test_surely_read_plates_of_real_photos_become_crops(config, tmp_path, monkeypatch):
     # Photos with two plates of two lines, with one that the split holds out, with two of one line.
     names = ("square_plates.jpg", "green_car.jpg", "two_at_night.jpg")
     labelled_set(tmp_path / "world_photos", *names)
@@ -99,6 +100,13 @@ def test_surely_read_plates_of_real_photos_become_crops(tmp_path, monkeypatch):
     assert Counter(map(text_of, recognizer.row_labels(batch))) == expected
     assert Counter(batch.lines) == {1: 32, 2: 32}
     assert len({crop.tobytes() for crop in batch.images}) == 64
+    # Parts of the two one-line plates, spliced, have new texts, which the released nets read.
+    reader = Training(replace(config, start_from=release.WEIGHTS_DIR)).averaged.eval()
+    one_line = batch.part(np.flatnonzero(batch.lines == 1)[::16])
+    strips = strips_of(one_line, reader.module.lprnet)
+    spliced = CropBatch.of(draw_spliced(strips, np.random.default_rng(0), 100))
+    assert len(set(map(text_of, spliced.labels[:, 0]))) > 50
+    assert recognizer.exact_match(reader, spliced, "cpu")[1] > 0.8
     # A checked photo yields the texts that were right, and false detections as crops without text.
     at_night = {"texts": [zlib.crc32(b"H781CC105")], "mistaken": [[300, 90, 380, 120]]}
     seen = {"two_at_night.jpg": at_night, "square_plates.jpg": {"texts": []}}
