@@ -16,9 +16,11 @@ import torch
 from safetensors import safe_open
 from support import ROOT, files_limited_to, is_alive, labelled_set, wait_until
 
-from plate_models import release, weights
+from plate_models import images, release, weights
+from plate_models.engines.nets import load_nets
+from plate_models.recognition import ctc
 from plate_models.spec import RECOGNIZER
-from plate_models.training import crop_cache, recognizer
+from plate_models.training import crop_cache, imaging, recognizer
 from plate_models.training.crop_cache import CropBatch, CropCache, batch_of
 from plate_models.training.labels import LabelError
 from plate_models.training.recognizer import RecognizerTraining, Training, read_crops, train
@@ -113,6 +115,16 @@ def test_surely_read_plates_of_real_photos_become_crops(config, tmp_path, monkey
     checked.write_text(json.dumps(seen))
     batch = read_crops(tmp_path, release.WEIGHTS_DIR, seed=0)
     assert Counter(map(text_of, batch.labels[:, 0])) == {"H781CC105": 16, "": 6}
+    # So does a text that is far behind the five candidates of the answer.
+    path = tmp_path / "world_photos" / "images" / "two_at_night.jpg"
+    blurred = cv2.GaussianBlur(images.decode(path.read_bytes()), (0, 0), 3)
+    path.write_bytes(imaging.encode_jpeg(blurred, 95))
+    plate = load_nets("torch").read(images.decode(path.read_bytes()))[0]
+    far = ctc.beam_decode(plate.log_probs, RECOGNIZER.alphabet, 1000)[-1][0]
+    assert far not in dict(plate.reading.candidates)
+    checked.write_text(json.dumps({**seen, path.name: {"texts": [zlib.crc32(far.encode())]}}))
+    learnt = read_crops(tmp_path, release.WEIGHTS_DIR, seed=0)
+    assert Counter(map(text_of, learnt.labels[:, 0])) == {far: 16}
     corners = np.abs(batch.quads - batch.quads.mean(axis=1, keepdims=True)).mean(axis=(0, 1))
     assert 40 < corners[0] < 75 and 14 < corners[1] < 32
     with pytest.raises(release.WeightsError, match="--start-from"):
