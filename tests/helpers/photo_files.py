@@ -125,6 +125,7 @@ GOOD = {
     "cmyk tiff": encode(pattern(), "TIFF", "CMYK"),
     "heic": HEIC_FILES["plain"],
     "10-bit heic": HEIC_FILES["deep"],
+    "heic with a phone's mark behind it": HEIC_FILES["plain"] + b"0:1477    LIVE_18666740",
     "heic, the second of two": HEIC_FILES["second_of_two"],
     **{f"heic, orientation {turn}": HEIC_FILES[f"orientation_{turn}"] for turn in range(2, 9)},
 }
