@@ -94,13 +94,8 @@ def oriented(file_format, orientation):
 
 
 # Options that keep the pattern's colours.
-FAITHFUL = {
-    "JPEG": {"quality": 95, "subsampling": 0},
-    "PNG": {},
-    "WEBP": {"lossless": True},
-    "TIFF": {},
-}
-JPEG = FAITHFUL["JPEG"]
+JPEG = {"quality": 95, "subsampling": 0}
+FAITHFUL = {"JPEG": JPEG, "PNG": {}, "WEBP": {"lossless": True}, "TIFF": {}}
 THUMBNAIL = exif(1, encode(pattern(32, 24), "JPEG"))
 DEEP_BGR = (pattern().astype(np.uint16) * 257)[..., ::-1]
 
