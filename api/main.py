@@ -64,10 +64,7 @@ def create_app(settings: Settings, routers: Sequence[APIRouter] = ()) -> FastAPI
             CORSMiddleware,
             allow_origins=settings.cors_origins,
             allow_methods=("GET", "POST"),
-            allow_headers=(
-                *("Authorization", "Content-Type", "Last-Event-ID"),
-                *("X-Request-Id", "X-Request-Timeout"),
-            ),
+            allow_headers=("Authorization", "Last-Event-ID", "X-Request-Id", "X-Request-Timeout"),
             # Chromium requires this header before a public page may call a local address.
             allow_private_network=True,
             expose_headers=("Retry-After", "X-Plates-Redacted", "X-Request-Id"),

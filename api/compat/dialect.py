@@ -28,10 +28,7 @@ def fields_of(kind: type[F], fields: Mapping[str, Any]) -> F:
     return merged(kind(), (), list(given.items()))
 
 
-def whole_pixels(plate: Plate, answer: PlatesAnswer) -> tuple[int, int, int, int]:
+def whole_pixels(plate: Plate, answer: PlatesAnswer) -> list[int]:
     """A plate's box x0 y0 x1 y1, rounded to whole pixels and clipped to the photo."""
-    x0, y0, x1, y1 = plate.box
-    width, height = answer.image.width, answer.image.height
-    left, right = (min(max(round(x), 0), width) for x in (x0, x1))
-    top, bottom = (min(max(round(y), 0), height) for y in (y0, y1))
-    return left, top, right, bottom
+    ends = (answer.image.width, answer.image.height) * 2
+    return [min(max(round(at), 0), end) for at, end in zip(plate.box, ends, strict=True)]

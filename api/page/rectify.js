@@ -42,7 +42,8 @@ export function drawRectified(canvas, image, quad) {
   canvas.width = Math.round(inside * aspectOf(quad) + 2 * margin);
   const target = { x: margin, y: margin, width: canvas.width - 2 * margin, height: inside };
   const transform = rectifyingTransform(quad, target);
-  const context = canvas.getContext("2d");
+  // Drawn by the CPU, as WebKitGTK without a GPU smears a picture of which only a part is visible.
+  const context = canvas.getContext("2d", { willReadFrequently: true });
   if (!transform) return false;
   context.imageSmoothingQuality = "high";
   context.setTransform(...transform);

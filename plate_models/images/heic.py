@@ -7,6 +7,7 @@ make libheif repeat work, by oversized tiles, items that share bytes, or picture
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from plate_models.images.outline import LARGE_TILE, MAX_SEGMENTS, Defect, NotRead, Outline, Reader
@@ -50,7 +51,11 @@ def outline(data: bytes) -> Outline:
         Defect: Truncated, contradictory, or made to keep a decoder busy.
         NotRead: A picture of another codec, or derived from others in a way that is not read.
     """
-    return _File(data).outline()
+    end = 0
+    with suppress(Defect):  # Phones append marks and videos that are no boxes.
+        for _, _, box in _boxes(Reader(data)):
+            end = box.end
+    return _File(data[:end]).outline()
 
 
 class _File:

@@ -56,6 +56,8 @@ def driver():
     # Without a path, selenium would try to download a driver.
     with webdriver.Chrome(options=options, service=Service(DRIVER)) as driver:
         resize(driver, 1280, 900)
+        # Otherwise tests would leave photos in the Downloads of the person who runs them.
+        driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "deny"})
         yield driver
 
 

@@ -122,7 +122,8 @@ def test_only_pages_of_the_configured_origins_may_use_the_service(client, fake):
 
     origins = f"{ORIGIN.replace('g', 'G')}:443, http://localhost:3000"
     with running_gateway(fake, cors_origins=origins, tokens=TOKEN) as open_to_some:
-        asked = PREFLIGHT | {"access-control-request-headers": "last-event-id,x-request-timeout"}
+        wanted = "content-type,last-event-id,x-request-timeout"
+        asked = PREFLIGHT | {"access-control-request-headers": wanted}
         asked["access-control-request-private-network"] = "true"
         preflight = open_to_some.options("/v1/plates", headers=asked)
         assert preflight.status_code == 200

@@ -94,13 +94,8 @@ def oriented(file_format, orientation):
 
 
 # Options that keep the pattern's colours.
-FAITHFUL = {
-    "JPEG": {"quality": 95, "subsampling": 0},
-    "PNG": {},
-    "WEBP": {"lossless": True},
-    "TIFF": {},
-}
-JPEG = FAITHFUL["JPEG"]
+JPEG = {"quality": 95, "subsampling": 0}
+FAITHFUL = {"JPEG": JPEG, "PNG": {}, "WEBP": {"lossless": True}, "TIFF": {}}
 THUMBNAIL = exif(1, encode(pattern(32, 24), "JPEG"))
 DEEP_BGR = (pattern().astype(np.uint16) * 257)[..., ::-1]
 
@@ -125,6 +120,7 @@ GOOD = {
     "cmyk tiff": encode(pattern(), "TIFF", "CMYK"),
     "heic": HEIC_FILES["plain"],
     "10-bit heic": HEIC_FILES["deep"],
+    "heic with a phone's mark behind it": HEIC_FILES["plain"] + b"0:1477    LIVE_18666740",
     "heic, the second of two": HEIC_FILES["second_of_two"],
     **{f"heic, orientation {turn}": HEIC_FILES[f"orientation_{turn}"] for turn in range(2, 9)},
 }
