@@ -103,8 +103,7 @@ def judge(film: Film, seen: Seen, reports: Sequence[tuple[float, Pass]]) -> Rows
     for event in (event for _, event in reports if event.type == "pass.ended"):
         truths = film.truths[np.abs(times + START - event.time.best).argmin()]
         ended[_under(event.best.box, truths)].append(event)
-    stray = blank | {"stray": True}
-    rows: Rows = [stray | {"readable, wrong": event.text != ""} for event in ended[None]]
+    rows: Rows = [blank | {"stray": True, "readable, wrong": e.text != ""} for e in ended[None]]
     for number, plates_shown in shown.items():
         own, views, text = ended[number], views_of[number], plates_shown[0].text
         ids = {event.id for event in own}

@@ -104,8 +104,7 @@ class Fusion:
 
     def _read(self, listed: Sequence[str]) -> Fused:
         if not self._frames:
-            nothing = Reading("", 0.0, UNKNOWN, (), ())
-            return Fused(nothing, dict.fromkeys(listed, 0.0))
+            return Fused(Reading("", 0.0, UNKNOWN, (), ()), dict.fromkeys(listed, 0.0))
         reader, weights = self._reader, _weights(self._frames)
         seen = _likelihoods(self._frames, weights, listed, reader.spec.alphabet)
         evidence = _evidence(self._frames, weights)

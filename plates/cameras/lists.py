@@ -72,8 +72,7 @@ def _read(path: Path) -> Iterator[str]:
         if "plate" in header:
             column = header.index("plate")
         elif any(row):
-            cell = row[column] if column < len(row) else ""
-            text = latin(cell)
+            text = latin(row[column] if column < len(row) else "")
             if 2 < len(text) <= 12 and text.isascii() and text.isalnum():
                 yield text
             else:

@@ -155,8 +155,7 @@ class Passes:
         tracks = [track for track in self._open if track.fusion.alphabet == alphabet]
         for track in assign(plates, tracks, self._now, self.reader):
             first = _Detection(track.plate, self._now, frame.position_s, width)
-            clock = self._clock, self._clock_offset
-            new = _OpenPass(track.fusion, first, clock, stream)
+            new = _OpenPass(track.fusion, first, (self._clock, self._clock_offset), stream)
             pass_ = self._open.setdefault(track, new)
             pass_.stationary |= track.stationary
             detected.setdefault(pass_, new)

@@ -105,8 +105,7 @@ class FrameSource:
             self._changed.notify_all()
 
     def _hand_over(self, frame: Frame) -> None:
-        height, width = frame.image.shape[:2]
-        x0, y0, x1, y1 = np.rint(np.multiply((width, height) * 2, self._crop)).astype(int)
+        x0, y0, x1, y1 = np.rint(frame.image.shape[1::-1] * 2 * np.array(self._crop)).astype(int)
         frame = replace(frame, image=np.ascontiguousarray(frame.image[y0:y1, x0:x1]))
         if not frame.image.size:  # The picture has only a few pixels.
             return
@@ -132,6 +131,7 @@ class Source(FrameSource):
         self._address, self._step_s, self._hwaccel = file_path(address), 1 / fps, hwaccel
         self._is_device = re.match("/dev/(?!fd/|stdin$)", self._address) is not None
         self._live = "://" in self._address or self._is_device
+        self._over_http = self._address.startswith("http")
         self._picture, self._changed_at, self._worked = b"", 0.0, False
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -166,9 +166,8 @@ class Source(FrameSource):
             self.state.status = "connecting"
         # By default FFmpeg analyzes five seconds of a stream before it yields frames.
         options = {"analyzeduration": "500000", "http_proxy": ""} if self._live else {}
-        over_http = self._address.startswith("http")
         # A camera could use a playlist or redirect to make this machine open internal addresses.
-        if over_http and ".m3u8" not in self._address:
+        if self._over_http and ".m3u8" not in self._address:
             options |= {"format_whitelist": _HTTP_FORMATS, "max_redirects": "0"}
         if self._address.startswith("rtsp"):  # Audio would hide that the video has stopped.
             options |= {"rtsp_flags": "prefer_tcp", "allowed_media_types": "video"}
@@ -176,19 +175,21 @@ class Source(FrameSource):
         timeout, began = (_OPEN_S, _SILENT_S), time.monotonic()
         try:
             found = av.open(self._address, "r", kind, options, hwaccel=hwaccel, timeout=timeout)
-            pictures = over_http and found.format.name in ("mpjpeg", "mjpeg", "image2")
+            pictures = self._over_http and found.format.name in ("mpjpeg", "mjpeg", "image2")
             if not pictures or found.streams.video[0].width:
                 return found
             found.close()
         except av.error.InvalidDataError as error:
             if time.monotonic() - began > 0.9 * _OPEN_S:
                 raise SourceError(f"nothing was received for {_OPEN_S:g} s", "silent") from error
-            if not over_http:
+            if not self._over_http:
                 raise
         except (av.error.OSError, av.error.ArgumentError) as error:
-            if error.errno == errno.EINVAL and re.match("[^/]*//[^/@]*:.*[/?#].*@", self._address):
+            if error.errno not in (errno.EIO, errno.EINVAL):
+                raise
+            if re.match("[^/]*//[^/@]*:.*[/?#].*@", self._address):
                 raise SourceError("write / in the password as %2F, ? as %3F, # as %23") from error
-            if not over_http or error.errno not in (errno.EIO, errno.EINVAL):
+            if not self._over_http:
                 raise
             raise SourceError("no video is there, but a page, a playlist or a redirect") from error
         if kind:
@@ -205,7 +206,7 @@ class Source(FrameSource):
             stream.thread_type = "SLICE"
             clock = _CaptureClock(container, self._address, self._live)
             due_s, frozen = -math.inf, False
-            began = played = time.monotonic()  # when a playlist's position 0 was played
+            began = played = time.monotonic()  # when position 0 of a playlist or file was played
             for frame in _decoded(container, clock):
                 if self._over.is_set():
                     return
@@ -213,7 +214,8 @@ class Source(FrameSource):
                     self.state.status, self.state.problem = "silent", _NO_PICTURE.format(_SILENT_S)
                     continue
                 captured, position_s = clock.of(frame)
-                if self._live and container.format.name == "hls":  # Segments arrive in bursts.
+                # Segments of a playlist arrive in bursts, and a video file as fast as it is read.
+                if self._over_http and (container.format.name == "hls" or container.duration):
                     early_s = played + position_s - time.monotonic()
                     if 0 < early_s < 1:
                         self._over.wait(early_s)
@@ -378,7 +380,7 @@ def _explained(error: Exception) -> tuple[Status, str]:
     if isinstance(error, av.error.ExitError | TimeoutError):
         return "silent", f"nothing was received for {_SILENT_S:g} s"
     if isinstance(error, av.error.HTTPUnauthorizedError):
-        return "failed", "it refuses the user name or the password"
+        return "failed", "it refuses the user name or the password, or any digest with MD5"
     status = error.status if isinstance(error, SourceError) else "failed"
     return status, redacted(getattr(error, "strerror", None) or str(error))
 

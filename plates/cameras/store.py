@@ -18,6 +18,8 @@ from plates.cameras.lists import latin
 from plates.cameras.settings import Storage
 
 logger = logging.getLogger(__name__)
+# Its pools show a traceback for each connection that the server has cut, and open another.
+logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
 
 # Seconds that a writer waits for other writers, and before a retry if the database is unavailable.
 _BUSY_S, _RETRY_S = 10, 2
@@ -132,21 +134,19 @@ class Store:
     def __init__(self, storage: Storage) -> None:
         self._storage, self._created = storage, False
         url = storage.url.get_secret_value().replace("postgresql://", "postgresql+pg8000://")
-        is_sqlite = url.startswith("sqlite")
+        is_sqlite, password = url.startswith("sqlite"), sa.make_url(url).password or ""
         self._insert: Any = sqlite.insert if is_sqlite else postgresql.insert
         # PostgreSQL ends a silent writer's session, else it may hold the lock for hours.
         limit = f"set_config('idle_in_transaction_session_timeout', '{_BUSY_S}s', true)"
         lock = f"SELECT {limit}, pg_advisory_xact_lock(7075)"
         self._lock = "BEGIN IMMEDIATE" if is_sqlite else lock
         # Without an isolation level, SQLite's transactions begin with the statement in `_lock`.
-        args = {"timeout": _BUSY_S} | ({"isolation_level": None} if is_sqlite else {})
+        # If it is asked for a password and has none, pg8000 raises AttributeError.
+        args: dict[str, Any] = {"isolation_level": None} if is_sqlite else {"password": password}
+        args["timeout"] = _BUSY_S
         # Open the file anew each time: it may have been replaced, for example by a backup.
         pool = sa.NullPool if is_sqlite else sa.QueuePool
         self._engine = sa.create_engine(url, connect_args=args, poolclass=pool, pool_pre_ping=True)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._engine.dispose()
 
     def add(
         self, event: Pass, picture: bytes | None, targets: Iterable[str], created: float = 0.0
@@ -277,7 +277,9 @@ class Store:
         except (sa.exc.DBAPIError, sa.exc.TimeoutError, OSError) as error:
             self._created = False  # It may be another database after a reconnection.
             # Leave out the statement: its parameters contain texts of plates.
-            raise StoreUnavailable(str(getattr(error, "orig", error))) from None
+            cause = getattr(error, "orig", error)
+            [fields] = [each for each in cause.args if isinstance(each, dict)] or [{"M": cause}]
+            raise StoreUnavailable(str(fields["M"])) from None  # PostgreSQL's "M" is the message.
 
 
 class Outbox:

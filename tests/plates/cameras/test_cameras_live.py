@@ -108,8 +108,7 @@ def test_each_crossing_is_one_event_and_killed_processes_lose_none(tmp_path, cam
         wait_until(lambda: len(ended()) >= before + 2, PATIENCE_S)
         # Pushed frames become passes, too.
         photo = (SAMPLES / "green_car.jpg").read_bytes()
-        pushed = client.post("/v1/cameras/yard/frames", files={"image": photo})
-        assert pushed.status_code == 202
+        assert client.post("/v1/cameras/yard/frames", files={"image": photo}).status_code == 202
         wait_until(lambda: any(e["camera"] == "yard" for e in ended()), PATIENCE_S)
         [of_yard] = [event for event in ended() if event["camera"] == "yard"]
         assert of_yard["best"]["box"][3] < 200  # in the cropped photo; 491 in the whole one

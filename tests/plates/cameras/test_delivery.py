@@ -40,8 +40,7 @@ def delivering(store, *targets):
         store.add(a_pass(), None, names)
     camera = {"name": "gate-1", "targets": names}
     file = CamerasFile.model_validate({"targets": targets, "cameras": [camera]})
-    stop = threading.Event()
-    built = targets_of(file)
+    stop, built = threading.Event(), targets_of(file)
     thread = threading.Thread(target=deliver, args=(store, built, stop))
     thread.start()
     try:
@@ -116,9 +115,8 @@ def test_the_connection_goes_to_the_address_that_was_checked(store, monkeypatch)
 
 def test_an_event_is_sent_once_though_the_database_is_away(store, receiver, monkeypatch):
     away_at_first = StoreUnavailable, StoreUnavailable, DEFAULT
-    note = Mock(wraps=store.delivered, side_effect=away_at_first)
     monkeypatch.setattr("plates.cameras.delivery._DATABASE_S", 0.01)
-    monkeypatch.setattr(store, "delivered", note)
+    monkeypatch.setattr(store, "delivered", Mock(wraps=store.delivered, side_effect=away_at_first))
     with delivering(store, WEBHOOK | {"url": receiver.url}):
         wait_until(all_delivered(store, "hook"))
     assert len(receiver.requests) == 1

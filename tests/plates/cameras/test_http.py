@@ -94,8 +94,7 @@ def test_events_are_streamed_and_resume_after_the_last_event_id(client, store, t
         assert all(store.add(a_pass(id=str(number)), None, ()) for number in range(9))
         assert next_event(lines)[2]["id"] == "0"
     store.add(a_pass(id="other", camera="door"), None, ())
-    since = {"Last-Event-ID": "0"}
-    with client.stream("GET", "/v1/events?camera=door", headers=since) as answer:
+    with client.stream("GET", "/v1/events?camera=door", headers={"Last-Event-ID": "0"}) as answer:
         assert next_event(answer.iter_lines())[2]["id"] == "other"
     with client.stream("GET", "/v1/events?camera=nowhere") as answer:
         assert answer.status_code == 404

@@ -22,8 +22,7 @@ def test_frames_are_read_alike_through_shared_memory_and_over_the_network(triton
     lines = set()
     scenes = [cv2.imread(str(path)) for path in sorted(SAMPLES.glob("*.jpg"))]
     for image in [*scenes, np.full((300, 400, 3), 127, np.uint8)]:  # the last without plates
-        rgb = np.ascontiguousarray(image[..., ::-1])
-        here = nets.read(rgb, still=False)
+        here = nets.read(np.ascontiguousarray(image[..., ::-1]), still=False)
         lines |= {plate.lines for plate in here}
         for recognizer in recognizers:
             there = recognizer.read(image)

@@ -26,7 +26,6 @@ from plates.cameras.sources import MotionGate, PushedFrames, Source, redacted
 
 START = 1_769_860_800.0
 SIZE_WH = (320, 240)
-GONE = "No such file"
 
 
 def picture(number):
@@ -157,7 +156,7 @@ def test_frames_may_be_seconds_apart_and_raw_streams_get_times(tmp_path, name, f
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        *(("none.mp4", GONE), ("/dev/fd/99", GONE), ("bad", "Invalid")),
+        *(("none.mp4", "No such file"), ("/dev/fd/99", "No such file"), ("bad", "Invalid")),
         *(("bad.txt", "it has no video"), ("empty.ts", "it ended before its first picture")),
     ],
 )
@@ -306,9 +305,10 @@ def test_pictures_without_times_have_their_arrival_times(mjpeg, caplog, name):
     assert not caplog.text
 
 
-def test_a_playlist_is_read_at_its_pace(tmp_path, monkeypatch):
-    monkeypatch.chdir(write_video(tmp_path / "live.m3u8", 4).parent)
-    with SmallServer(SimpleHTTPRequestHandler) as web, opened(f"{web.url}/live.m3u8") as (s, them):
+@pytest.mark.parametrize("name", ["live.m3u8", "film.mkv"])
+def test_playlists_and_films_over_http_are_read_at_their_pace(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(write_video(tmp_path / name, 4).parent)
+    with SmallServer(SimpleHTTPRequestHandler) as web, opened(f"{web.url}/{name}") as (s, them):
         taken = wait_for(s, them, lambda: s.state.frames_read > 30)
     assert taken[-1].captured - taken[0].captured > 2
 
@@ -316,8 +316,7 @@ def test_a_playlist_is_read_at_its_pace(tmp_path, monkeypatch):
 def test_a_server_that_accepts_connections_but_never_answers_is_silent(monkeypatch):
     monkeypatch.setattr(sources, "_OPEN_S", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as mute:
-        address = f"rtsp://127.0.0.1:{mute.getsockname()[1]}/a"
-        with opened(address) as (source, frames):
+        with opened(f"rtsp://127.0.0.1:{mute.getsockname()[1]}/a") as (source, frames):
             wait_for(source, frames, lambda: source.state.status == "silent")
             began = time.monotonic()
         assert time.monotonic() - began < 3  # It is closed soon all the same.
@@ -325,12 +324,13 @@ def test_a_server_that_accepts_connections_but_never_answers_is_silent(monkeypat
 
 def test_no_message_contains_a_password(mjpeg, caplog, monkeypatch):
     caplog.set_level(logging.DEBUG)
-    for secret, problem in (("wrong", "refuses"), ("right", ""), ("ri/ght", "%2F")):
-        with opened(f"http://viewer:{secret}@{mjpeg}/guarded") as (source, frames):
+    wrong = ("viewer:wrong", "refuses"), ("viewer:ri/ght", "%2F"), ("none.invalid:12#34", "%2F")
+    for login, problem in (*wrong, ("viewer:right", "")):
+        with opened(f"http://{login}@{mjpeg}/guarded") as (source, frames):
             condition = (lambda: source.state.problem) if problem else (lambda: next(frames))
             wait_for(source, frames, condition)
             assert problem in source.state.problem
-            assert secret not in source.state.problem
+            assert login.partition(":")[2] not in source.state.problem
     assert redacted("rtsp://u:p@s/s 1@host/1") == "rtsp://u:***@host/1"
     assert redacted("rtsp://h/user=u&password=p&ch=1") == "rtsp://h/user=u&password=***&ch=1"
     assert redacted("rtsp://h/user=u_password=p_ch=1?s") == "rtsp://h/user=u_password=***"

@@ -7,7 +7,6 @@ import subprocess
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -73,8 +72,7 @@ def postgres():
 def open_store(request, tmp_path):
     sqlite = request.param == "sqlite"
     place = tmp_path if sqlite else request.getfixturevalue("postgres").new_database()
-    with ExitStack() as stores:
-        yield lambda **changes: stores.enter_context(closing(store_of(place, **changes)))
+    return lambda **changes: store_of(place, **changes)
 
 
 @pytest.fixture
@@ -233,7 +231,7 @@ def test_several_stores_open_a_new_database_at_once_and_lose_nothing(open_store)
         assert late.result(20)
 
 
-def test_events_wait_while_the_database_is_away(postgres):
+def test_events_wait_while_the_database_is_away(postgres, caplog):
     store = store_of(postgres.new_database())
     assert store.add(a_pass(1), None, ["a"])
     outbox = Outbox()
@@ -252,7 +250,16 @@ def test_events_wait_while_the_database_is_away(postgres):
     postgres.start()  # Connections from before are replaced without an error.
     ids = [json.loads(payload)["id"] for _, payload in store.events_after(0)]
     assert ids == [f"0199-{number}" for number in range(1, 6)]
-    store.close()
+    assert "Exception" not in caplog.text
+
+
+@pytest.mark.parametrize("login", ["stranger:secret", "stranger"])
+def test_postgresql_says_why_it_refuses(postgres, login):
+    rules = postgres.data / "pg_hba.conf"
+    rules.write_text(f"host all stranger all scram-sha-256\n{rules.read_text()}")
+    postgres("pg_ctl", "-D", postgres.data, "reload")
+    with pytest.raises(StoreUnavailable, match=r'^password [a-z ]+ failed for user "stranger"$'):
+        store_of(postgres.new_database().replace("plates", login)).last_seq()
 
 
 def test_events_wait_while_the_database_hangs(postgres, caplog, monkeypatch):
@@ -275,6 +282,4 @@ def test_events_wait_while_the_database_hangs(postgres, caplog, monkeypatch):
     with pytest.raises(StoreUnavailable), other._transaction(write=True):
         (outbox := Outbox()).put(partial(store.add, a_pass(3), None, ["a"]))
         assert outbox.close()
-    other.close()
     assert len(store.events_after(0)) == 3
-    store.close()
