@@ -105,7 +105,8 @@ class FrameSource:
             self._changed.notify_all()
 
     def _hand_over(self, frame: Frame) -> None:
-        x0, y0, x1, y1 = np.rint(frame.image.shape[1::-1] * 2 * np.array(self._crop)).astype(int)
+        height, width = frame.image.shape[:2]
+        x0, y0, x1, y1 = np.rint(np.multiply((width, height) * 2, self._crop)).astype(int)
         frame = replace(frame, image=np.ascontiguousarray(frame.image[y0:y1, x0:x1]))
         if not frame.image.size:  # The picture has only a few pixels.
             return
@@ -380,7 +381,7 @@ def _explained(error: Exception) -> tuple[Status, str]:
     if isinstance(error, av.error.ExitError | TimeoutError):
         return "silent", f"nothing was received for {_SILENT_S:g} s"
     if isinstance(error, av.error.HTTPUnauthorizedError):
-        return "failed", "it refuses the user name or the password, or any digest with MD5"
+        return "failed", "it refuses the user name or the password, or a digest with MD5"
     status = error.status if isinstance(error, SourceError) else "failed"
     return status, redacted(getattr(error, "strerror", None) or str(error))
 
