@@ -24,7 +24,7 @@ class PhotoReader:
     def __init__(
         self, settings: Settings, client: TritonClient, readiness: Readiness, metrics: Metrics
     ) -> None:
-        self._limits, self._countries = settings.limits, ",".join(settings.countries) or None
+        self._limits, self._countries = settings.limits, ",".join(settings.countries)
         self._client = client
         self._readiness = readiness
         self._metrics = metrics
@@ -43,7 +43,7 @@ class PhotoReader:
             InvalidParameter: The weights don't support one of the countries.
             PhotoProblem: The photo can't be read.
             RecognizerProblem: Triton is away, busy, too slow, or fails.
-            ClientDisconnect: The client has disconnected; the photo's place is free again.
+            ClientDisconnect: The client has disconnected; the photo's place is freed.
         """
         start = time.perf_counter()
         try:

@@ -56,19 +56,13 @@ class RequestContext:
                 raise ClientDisconnect
             return task.result()
         finally:
-            await _cancel(task)
+            task.cancel()
 
     async def close(self) -> None:
         """Stop watching the client's connection."""
         if self._disconnect is not None:
-            await _cancel(self._disconnect)
+            self._disconnect.cancel()
 
     async def _until_disconnect(self) -> None:
         while (await self.request.receive())["type"] != "http.disconnect":
             pass
-
-
-async def _cancel(task: asyncio.Task[Any]) -> None:
-    if not task.done():
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
