@@ -75,7 +75,6 @@ class Track:
         """Note a frame in which nothing has moved: the plate is where it was."""
         if self._last_agreed == self.last_seen:  # An unchanged plate still agrees with the text.
             self._last_agreed = now
-        self._velocity = np.zeros(2)
         self._mark_seen(now)
 
     def is_over(self, now: float) -> bool:
