@@ -20,8 +20,7 @@ class Readiness:
 
     def __init__(self, client: TritonClient, max_age_s: float, timeout_s: float) -> None:
         self._client = client
-        self._max_age_s = max_age_s
-        self._timeout_s = timeout_s
+        self._max_age_s, self._timeout_s = max_age_s, timeout_s
         # A small rendered street scene with a plate, so that all models run.
         self._photo = DEFAULT_GOLDEN.read_bytes()
         self._one_at_a_time = asyncio.Lock()

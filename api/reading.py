@@ -24,7 +24,7 @@ class PhotoReader:
     def __init__(
         self, settings: Settings, client: TritonClient, readiness: Readiness, metrics: Metrics
     ) -> None:
-        self._limits, self._countries = settings.limits, ",".join(settings.countries) or None
+        self._limits, self._countries = settings.limits, ",".join(settings.countries)
         self._client = client
         self._readiness = readiness
         self._metrics = metrics

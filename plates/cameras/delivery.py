@@ -159,7 +159,7 @@ class _PinnedTransport(httpx.HTTPTransport):
         text = "its address is private; private_addresses = true allows that"
         problem: Exception = NotDelivered(text)  # if no address is tried
         for address in dict.fromkeys(str(each[4][0]) for each in found):
-            ip = ipaddress.ip_address(address.partition("%")[0])
+            ip = ipaddress.ip_address(address)
             if not self._private_addresses and (not ip.is_global or ip.is_multicast):
                 continue
             request.url = url.copy_with(host=address)

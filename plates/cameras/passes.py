@@ -177,14 +177,13 @@ class Passes:
         for track, pass_ in self._open.items():
             if track.last_seen >= before:
                 track.stay(self._now)
-                pass_.last = pass_.last._replace(plate=track.plate, time=self._now)
+                pass_.last = pass_.last._replace(time=self._now)
                 pass_.stationary |= track.stationary
         return self._end(self._now)
 
     def advance(self) -> list[Report]:
         """While no frame comes: end passes whose time-out is over by this machine's clock."""
-        waited = time.monotonic() - self._arrived
-        return self._end(self._now + max(0.0, waited - self._interval))
+        return self._end(self._now + time.monotonic() - self._arrived - self._interval)
 
     def close(self) -> list[Report]:
         """End all passes."""

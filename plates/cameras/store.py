@@ -134,19 +134,23 @@ class Store:
     def __init__(self, storage: Storage) -> None:
         self._storage, self._created = storage, False
         url = storage.url.get_secret_value().replace("postgresql://", "postgresql+pg8000://")
-        is_sqlite, password = url.startswith("sqlite"), sa.make_url(url).password or ""
+        is_sqlite = url.startswith("sqlite")
         self._insert: Any = sqlite.insert if is_sqlite else postgresql.insert
         # PostgreSQL ends a silent writer's session, else it may hold the lock for hours.
         limit = f"set_config('idle_in_transaction_session_timeout', '{_BUSY_S}s', true)"
         lock = f"SELECT {limit}, pg_advisory_xact_lock(7075)"
         self._lock = "BEGIN IMMEDIATE" if is_sqlite else lock
         # Without an isolation level, SQLite's transactions begin with the statement in `_lock`.
-        # If it is asked for a password and has none, pg8000 raises AttributeError.
-        args: dict[str, Any] = {"isolation_level": None} if is_sqlite else {"password": password}
-        args["timeout"] = _BUSY_S
+        # Asked for a password that it lacks (None), pg8000 raises AttributeError.
+        login = {"password": sa.make_url(url).password or ""}
+        args = {"timeout": _BUSY_S} | ({"isolation_level": None} if is_sqlite else login)
         # Open the file anew each time: it may have been replaced, for example by a backup.
         pool = sa.NullPool if is_sqlite else sa.QueuePool
         self._engine = sa.create_engine(url, connect_args=args, poolclass=pool, pool_pre_ping=True)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._engine.dispose()
 
     def add(
         self, event: Pass, picture: bytes | None, targets: Iterable[str], created: float = 0.0

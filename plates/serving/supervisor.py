@@ -46,8 +46,7 @@ class Supervisor:
     """Starts the parts in order and stops the first one last, as the others need it."""
 
     def __init__(self, parts: Sequence[Part], status_file: Path) -> None:
-        self._parts = parts
-        self._status_file = status_file
+        self._parts, self._status_file = parts, status_file
         self._written: Status | None = None
         self._is_saved = True  # whether the status file has it
 

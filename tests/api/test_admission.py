@@ -3,7 +3,7 @@
 import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from unittest.mock import Mock
 
 import cv2
@@ -70,6 +70,9 @@ def test_a_wait_that_does_not_fit_the_deadline_is_refused_at_once(monkeypatch):
         for _ in range(40):  # until the deviation has decayed
             async with admission.place(deadline_in(PATIENT_S)):
                 clock.return_value += 3
+            with suppress(ValueError):  # Failures at once don't make photos seem quick.
+                async with admission.place(deadline_in(PATIENT_S)):
+                    raise ValueError
         inside, waiting = Photo(admission), Photo(admission)
         await settle()
         # Two photos before it take three seconds each, and it takes three itself: 9 > 8.
@@ -79,7 +82,7 @@ def test_a_wait_that_does_not_fit_the_deadline_is_refused_at_once(monkeypatch):
         admission.refuse_if_full(deadline_in(11))
         clock.return_value += 100  # Triton hangs: there are no new measurements.
         await assert_refused_at_once(Photo(admission, 50), retry_after=60)
-        await inside.end()
+        inside.task.cancel()  # This failure shows how slow Triton is.
         await waiting.end()
         # A free place is given nevertheless: otherwise a wrong estimate would never be corrected.
         first = Photo(admission, 50)
@@ -102,12 +105,17 @@ def test_a_wait_that_does_not_fit_the_deadline_is_refused_at_once(monkeypatch):
         await settle()
         assert (admission.in_flight, admission.waiting) == (1, 0)
         await last.end()
-        async with (wide := Admission(4, 10)).place(deadline_in(PATIENT_S)):
-            clock.return_value += 3
-        # The last one waits for 1.5 s, not 6, and is likely to take at most 9 itself.
-        patient = [Photo(wide, 14) for _ in range(6)]
+        slow = Photo(wide := Admission(4, 10))
+        await settle()
+        clock.return_value += 20
+        for took_s in (3, 0):
+            async with wide.place(deadline_in(PATIENT_S)):
+                clock.return_value += took_s
+        # The last one waits for 1.3 s, not 5.3, and is likely to take at most 10.1 itself.
+        patient = [slow, *(Photo(wide, 14) for _ in range(5))]
         await settle()
         assert (wide.in_flight, wide.waiting) == (4, 2), patient
+        await assert_refused_at_once(Photo(wide, 12), retry_after=2)
 
     asyncio.run(asyncio.wait_for(test(), HANG_S))
 
@@ -147,7 +155,7 @@ def test_a_photo_whose_deadline_ends_in_the_queue_gets_429(fake):
     with full_gateway(fake) as (client, _):
         assert_problem(post(client, 2), 429, "overloaded")
         assert number(client, 'plates_refused_total{reason="deadline"}') == 1
-        assert number(client, "plates_waiting") == 0
+        assert (number(client, "plates_in_flight"), number(client, "plates_waiting")) == (1, 0)
 
 
 @pytest.mark.settings(concurrency=1)
@@ -207,6 +215,7 @@ def test_photos_wait_for_their_turn_unless_their_clients_disconnect(fake):
         holding.release.set()
         assert waiting.result().status_code == 200
         assert number(client, "plates_queue_seconds_count") == 2
+        assert 0 < number(client, "plates_queue_seconds_sum") < HANG_S
     assert fake.photos == [PHOTO] * 2  # the disconnected client's photo was never sent to Triton
 
 

@@ -102,6 +102,7 @@ def test_sizes_without_a_config_and_versions_that_triton_ignores_are_refused(
 
 
 def test_a_new_version_is_complete_and_leaves_the_others_unchanged(released, repository_copy):
+    (repository_copy / "yolo" / "config.pbtxt").write_text("edited by the operator")
     before = contents(repository_copy)
     assert export.export(released, repository_copy, "12")
     after = contents(repository_copy)

@@ -193,7 +193,7 @@ def test_every_run_names_the_folders_that_could_not_be_listed(request_, monkeypa
 
 def test_retry_failed_reads_photos_again_that_may_be_readable_now(ray, request_, monkeypatch):
     folder, photo = Path(request_.source), Path(request_.source, "late.jpg")
-    write_files(folder, {"day0/broken.jpg": b"\xff\xd8\xff", photo.name: jpeg(15)})
+    write_files(folder, {"broken.jpg": b"\xff\xd8\xff", photo.name: jpeg(15)})
 
     def vanish(*arguments):  # between listing and reading
         photo.unlink()

@@ -10,6 +10,7 @@ import time
 from ast import literal_eval
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import chain, repeat
 from pathlib import Path
 from unittest.mock import DEFAULT, Mock
 
@@ -114,26 +115,27 @@ def test_the_connection_goes_to_the_address_that_was_checked(store, monkeypatch)
 
 
 def test_an_event_is_sent_once_though_the_database_is_away(store, receiver, monkeypatch):
-    away_at_first = StoreUnavailable, StoreUnavailable, DEFAULT
-    monkeypatch.setattr("plates.cameras.delivery._DATABASE_S", 0.01)
-    monkeypatch.setattr(store, "delivered", Mock(wraps=store.delivered, side_effect=away_at_first))
+    calls = []
+    for name in ("due", "delivered", "purge"):
+        away_at_first = chain([StoreUnavailable] * 2, repeat(DEFAULT))
+        calls.append(Mock(wraps=getattr(store, name), side_effect=away_at_first))
+        monkeypatch.setattr(store, name, calls[-1])
+    for name in ("_DATABASE_S", "_PURGE_EVERY_S"):
+        monkeypatch.setattr(f"plates.cameras.delivery.{name}", 0.01)
+    store.add(a_pass(), None, ["hook"])
     with delivering(store, WEBHOOK | {"url": receiver.url}):
+        wait_until(lambda: min(call.call_count for call in calls) > 2)
         wait_until(all_delivered(store, "hook"))
     assert len(receiver.requests) == 1
 
 
-def test_all_addresses_of_a_host_are_tried_until_one_accepts(store, receiver, monkeypatch):
-    addresses = {"hub.local": ["::1", "127.0.0.1"]}
-    answer_names(monkeypatch, lambda host: addresses.get(host, [host]))
-    with delivering(store, WEBHOOK | {"url": f"http://hub.local:{receiver.server_port}/"}):
-        wait_until(all_delivered(store, "hook"))
-    assert len(receiver.requests) == 1
-
-
-def test_certificates_are_checked_for_the_host_name(store, receiver, tmp_path, monkeypatch):
+def test_all_addresses_are_tried_and_certificates_are_checked(
+    store, receiver, tmp_path, monkeypatch
+):
     certificate, key = make_certificate(tmp_path, "DNS:hub.example")
     receiver.speak_tls(certificate, key)
-    answer_names(monkeypatch, lambda _: ["127.0.0.1"])
+    found = ["::1", "127.0.0.1"]  # The first one refuses.
+    answer_names(monkeypatch, lambda host: found if host[-8:] == ".example" else [host])
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     right = WEBHOOK | {"name": "right", "url": f"https://hub.example:{receiver.server_port}/right"}
     wrong = WEBHOOK | {"name": "wrong", "url": f"https://other.example:{receiver.server_port}/"}
@@ -144,11 +146,12 @@ def test_certificates_are_checked_for_the_host_name(store, receiver, tmp_path, m
     assert receiver.requests[0].headers["host"] == f"hub.example:{receiver.server_port}"
 
 
-def test_a_slow_target_does_not_delay_others(store, receiver, tmp_path, monkeypatch):
+def test_a_slow_target_does_not_delay_others(store, receiver, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("plates.cameras.delivery._TIMEOUT_S", 2)
     receiver.open.clear()
     # An unexpected error of one event does not delay the others either.
-    monkeypatch.setattr("os.fsync", flush := Mock(side_effect=(ValueError, *[None] * 9)))
+    error = ValueError("hunter2")
+    monkeypatch.setattr("os.fsync", flush := Mock(side_effect=(error, *[None] * 9)))
     for number in range(5):
         store.add(a_pass(number), None, ["hook", "log"])
     log = {"name": "log", "kind": "jsonl", "path": tmp_path / "passes.jsonl"}
@@ -159,6 +162,7 @@ def test_a_slow_target_does_not_delay_others(store, receiver, tmp_path, monkeypa
         assert [owed.attempts for owed in store.due("hook", 1e10)] == [0] * 5
         receiver.open.set()
         wait_until(all_delivered(store, "hook"))
+    assert "ValueError" in caplog.text and "hunter2" not in caplog.text
     ids = [json.loads(request.body)["id"] for request in receiver.requests]
     assert ids == [f"0199-{number}" for number in range(5)]
 

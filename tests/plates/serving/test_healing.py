@@ -122,6 +122,9 @@ def test_a_refused_version_is_retried_when_its_files_change(healer, triton, repo
     ticked_until(healer, lambda: healer.status.release == 2)
     assert healer.status.state == "ready" and healer.status.restarts["triton"] == 0
     assert healer.status.refused == {}
+    (stub,) = (stub for stub in triton.stubs if not is_zombie(stub))
+    stub.kill()
+    ticked_until(healer, lambda: healer.status.restarts["plate_recognition"] == 1)
 
 
 def test_a_version_that_fails_triton_twice_is_refused(healer, triton, repository, monkeypatch):

@@ -17,6 +17,7 @@ from support import is_alive
 from api.status import Status, read_status
 from plates.serving import child, supervisor
 from plates.serving.errors import GaveUp, StartError
+from plates.serving.healing import Prober
 from plates.serving.supervisor import RestartBudget, Supervisor
 
 
@@ -177,3 +178,13 @@ def test_an_unexpected_error_ends_with_the_status_failed(tmp_path, caplog):
     assert found == [status]
     assert read_status(folder / "status.json") == replace(status, state="failed")
     assert "status file can't be written" in caplog.text
+
+
+def test_clients_photos_are_proof_once_every_model_has_answered():
+    prober, read = Prober(triton := Mock(), threading.Event()), []
+    counts = (9, 9), (9, 9), (10, 9), (11, 9), (11, 10), (11, 10), (1, 1), (2, 2)
+    triton.http.successes.side_effect = [{"yolo": yolo, "stn": stn} for yolo, stn in counts]
+    for _ in counts:  # The second net runs only for photos with plates; then Triton has restarted.
+        prober.listen()
+        read.append(prober.read_at == prober.heard_at)
+    assert read == [False, False, False, False, True, False, False, True]
