@@ -56,10 +56,10 @@ def send(attempt, url):
             if attempt.hangs_up:
                 return Answer()
             method = attempt.pieces[0].partition(b" ")[0].decode("latin-1")
-            response = http.client.HTTPResponse(connection, method=method)
-            response.begin()
-            headers = {name.lower(): value for name, value in response.getheaders()}
-            return Answer(response.status, headers, response.read(_MAX_ANSWER_BYTES))
+            with http.client.HTTPResponse(connection, method=method) as response:
+                response.begin()
+                headers = {name.lower(): value for name, value in response.getheaders()}
+                return Answer(response.status, headers, response.read(_MAX_ANSWER_BYTES))
     except TimeoutError:
         return Answer(failure=f"no answer within {ANSWER_S:g} s: it hangs")
     except ConnectionRefusedError:
