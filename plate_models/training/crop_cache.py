@@ -3,7 +3,6 @@
 import io
 import json
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from plate_models.recognition import ctc
 from plate_models.spec import RECOGNIZER, RECTIFIER, SpecError
@@ -63,35 +61,32 @@ class CropCache:
             raise SpecError(f"{folder} was rendered with other settings: delete it first")
 
     @contextmanager
-    def rendering(self, crops: int, workers: int) -> Iterator[Callable[[], object]]:
+    def rendering(self, crops: int, workers: int) -> Iterator[Callable[[], float]]:
         """Render those blocks of the first ``crops`` crops that are missing, in other processes.
 
-        A context manager with a progress bar. Its body runs as soon as one block exists. At exit it
-        waits for the blocks in progress and cancels the others. The body gets a function that
-        raises the error of a failed block, such as a full disk or a plate that can't be drawn.
+        A context manager. Its body runs as soon as one block exists. At exit it waits for the
+        blocks in progress and cancels the others. The body gets a function that returns the share
+        of the crops that exist, or raises the error of a failed block, such as a full disk or a
+        plate that can't be drawn.
         """
         paths = [self.folder / f"{block:06d}" for block in range(-(-crops // self.block))]
         missing = [(block, path) for block, path in enumerate(paths) if not path.is_dir()]
-        ready = crops - len(missing) * self.block
-        with tqdm(total=crops, initial=max(ready, 0), unit="crop", desc="rendering") as bar:
+        pool = start_pool(workers)
+        try:
+            jobs = [
+                pool.submit(_render_block, path, self.seed + block, self.block)
+                for block, path in missing
+            ]
+            if len(missing) == len(paths):
+                jobs[0].result()
 
-            def count(job: Future[None]) -> None:
-                if not job.cancelled() and not job.exception():
-                    bar.update(self.block)
+            def rendered() -> float:
+                finished = [job.result() for job in jobs if job.done()]
+                return 1 - (len(jobs) - len(finished)) / len(paths)
 
-            pool = start_pool(workers)
-            try:
-                jobs = [
-                    pool.submit(_render_block, path, self.seed + block, self.block)
-                    for block, path in missing
-                ]
-                for job in jobs:
-                    job.add_done_callback(count)
-                if len(missing) == len(paths):
-                    jobs[0].result()
-                yield lambda: [job.result() for job in jobs if job.done()]
-            finally:
-                pool.shutdown(cancel_futures=True)
+            yield rendered
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def draw(self, rng: np.random.Generator, count: int) -> CropBatch:
         """Draw random crops of all blocks rendered so far."""

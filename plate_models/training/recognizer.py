@@ -308,7 +308,7 @@ def train(config: RecognizerTraining) -> dict[int, float]:
     if config.data and not start:
         raise WeightsError("--data needs --start-from: the weights that read the plates there")
     cache = CropCache(config.cache, config.seed)
-    with cache.rendering(config.crops, config.workers) as check_rendered:
+    with cache.rendering(config.crops, config.workers) as rendered:
         rng = np.random.default_rng(config.seed - 1)
         held_out = batch_of([render_crop(rng) for _ in range(config.held_out)])
         real = read_crops(config.data, start, config.seed) if config.data and start else None
@@ -328,9 +328,8 @@ def train(config: RecognizerTraining) -> dict[int, float]:
             return vary(batch, rng)
 
         def check() -> dict[str, float]:
-            check_rendered()
             match = exact_match(training.averaged, held_out, config.device)
-            return {"one_line": match[1], "two_lines": match[2]}
+            return {"rendered": rendered(), "one_line": match[1], "two_lines": match[2]}
 
         training.use_up(draw, check)
         match = exact_match(training.averaged, held_out, config.device)

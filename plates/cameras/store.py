@@ -282,8 +282,9 @@ class Store:
             self._created = False  # It may be another database after a reconnection.
             # Leave out the statement: its parameters contain texts of plates.
             cause = getattr(error, "orig", error)
-            [fields] = [each for each in cause.args if isinstance(each, dict)] or [{"M": cause}]
-            raise StoreUnavailable(str(fields["M"])) from None  # PostgreSQL's "M" is the message.
+            # PostgreSQL's fields have the message under "M".
+            said = next((each["M"] for each in cause.args if isinstance(each, dict)), cause)
+            raise StoreUnavailable(str(said)) from None
 
 
 class Outbox:
