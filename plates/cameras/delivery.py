@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -66,10 +67,8 @@ def deliver(store: Store, targets: Mapping[str, Target], stop: threading.Event) 
         now, passed = time.time(), time.monotonic() - began_at
         # A clock that is set right makes events look old: they have a day to be delivered.
         longer_s = max(0.0, now - began - passed) if passed < 86_400 else 0.0
-        try:
+        with suppress(StoreUnavailable):
             store.purge(now, targets, longer_s)
-        except StoreUnavailable as error:
-            logger.warning("The database is not purged: %s", error)
     for thread in threads:
         thread.join(2 * _TIMEOUT_S)
 
@@ -81,8 +80,7 @@ def _serve(store: Store, name: str, target: Target, stop: threading.Event) -> No
             # One by one: a new event comes before those that wait.
             sent = [_attempt(store, target, each, stop) for each in store.due(name, time.time(), 1)]
             pause_s = 0 if any(sent) else _POLL_S
-        except StoreUnavailable as error:
-            logger.warning("%s waits for the database: %s", name, error)
+        except StoreUnavailable:
             pause_s = _DATABASE_S
 
 
@@ -102,8 +100,7 @@ def _attempt(store: Store, target: Target, delivery: Delivery, stop: threading.E
         try:
             store.delivered(delivery)
             return True
-        except StoreUnavailable as error:
-            logger.warning("%s waits for the database: %s", delivery.target, error)
+        except StoreUnavailable:
             if stop.wait(_DATABASE_S):
                 return False
 

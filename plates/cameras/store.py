@@ -133,6 +133,7 @@ class Store:
 
     def __init__(self, storage: Storage) -> None:
         self._storage, self._created = storage, False
+        self._problem = ""  # why the database is unavailable
         url = storage.url.get_secret_value().replace("postgresql://", "postgresql+pg8000://")
         is_sqlite = url.startswith("sqlite")
         self._insert: Any = sqlite.insert if is_sqlite else postgresql.insert
@@ -276,7 +277,7 @@ class Store:
                     for index in _events.indexes | _deliveries.indexes:  # Old tables may lack some.
                         index.create(connection, checkfirst=True)
                 yield connection
-            self._created = True
+            self._created, self._problem = True, ""
         # OSError: pg8000 doesn't wrap errors of its socket.
         except (sa.exc.DBAPIError, sa.exc.TimeoutError, OSError) as error:
             self._created = False  # It may be another database after a reconnection.
@@ -284,7 +285,11 @@ class Store:
             cause = getattr(error, "orig", error)
             # PostgreSQL's fields have the message under "M".
             said = next((each["M"] for each in cause.args if isinstance(each, dict)), cause)
-            raise StoreUnavailable(str(said)) from None
+            # Its users try again for as long as it takes: once is enough in the log.
+            if str(said) != self._problem:
+                self._problem = str(said)
+                logger.warning("The database is unavailable: %s", self._problem)
+            raise StoreUnavailable(self._problem) from None
 
 
 class Outbox:
@@ -313,8 +318,7 @@ class Outbox:
         while write:
             try:
                 write()
-            except StoreUnavailable as error:
-                logger.warning("Events wait for the database: %s", error)
+            except StoreUnavailable:
                 time.sleep(_RETRY_S)
                 continue
             except Exception as error:
