@@ -21,6 +21,9 @@ function show(shot) {
   document.body.classList.add("has-photo");
   byId("work").hidden = false;
   showStrip();
+  const strip = byId("strip");
+  const thumb = strip.querySelector('[aria-current="true"]');
+  strip.scrollLeft = thumb.offsetLeft - (strip.clientWidth - thumb.offsetWidth) / 2;
   showStage(shot, pick);
   showResults(shot, () => again());
   const busy = shot.state === "waiting" || shot.state === "working";
@@ -28,7 +31,7 @@ function show(shot) {
   byId("again").hidden = shot.state !== "cancelled";
   byId("redact").hidden = shot.state !== "done" || shot.answer.plates.length === 0;
   // The button that was pressed may be gone now, so move the focus elsewhere.
-  const gone = !focused.getClientRects().length && !byId("strip").contains(document.activeElement);
+  const gone = !focused.getClientRects().length && !strip.contains(document.activeElement);
   if (gone) byId("photo-title").focus({ preventScroll: true });
 }
 
@@ -46,7 +49,7 @@ function showStrip() {
     }, image));
   }));
   strip.children[focused]?.firstChild.focus();
-  if (shots.unread) strip.append(element("li", {}, text("unread", { count: shots.unread })));
+  byId("unread").textContent = shots.unread ? text("unread", { count: shots.unread }) : "";
 }
 
 function choose(shot) {
