@@ -80,7 +80,7 @@ def read_origin(args: Mapping[str, str]) -> Origin:
 def config_from(folder: Path) -> PipelineConfig:
     """Read the config from the export's manifest in the version folder of ``plate_recognition``.
 
-    Raises SpecError, CalibrationError or FormatError if it can't be served.
+    Raises WeightsError or FormatError if it can't be served.
     """
     exported = _exported(folder)
     specs = spec.spec_from_json(Specs, exported["specs"], "specs")

@@ -12,17 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plate_models import pixels
 from plate_models.detection import check_image
 from plate_models.motion import without_motion
-from plate_models.pixels import (
-    Floats,
-    Lines,
-    concatenate,
-    crop,
-    resample,
-    stretch_contrast,
-    to_host,
-)
+from plate_models.pixels import Floats, Lines, to_host
 from plate_models.spec import RECTIFIER, RectifierSpec
 
 # (N, 3, h, w) float32 crops to rectified plates and theta.
@@ -76,10 +69,11 @@ def _straighten_once(
     if motions.any():
         first, last = np.split(widen_boxes(boxes, lines, spec), 2, axis=1)
         crops = without_motion(crops, motions * spec.crop_hw[::-1] / (last - first).clip(1))
-    crops = (stretch_contrast(crops) - spec.mean) / spec.std
+    crops = (pixels.stretch_contrast(crops) - spec.mean) / spec.std
     plates, thetas = zip(*map(rectify, batches_of(crops, spec.max_batch_size)), strict=True)
     theta = np.concatenate([to_host(each) for each in thetas])
-    return Rectified(crops, concatenate(plates), theta, quads_from_theta(theta, boxes, lines, spec))
+    quads = quads_from_theta(theta, boxes, lines, spec)
+    return Rectified(crops, pixels.concatenate(plates), theta, quads)
 
 
 def batches_of(batch: Any, most: int) -> list[Any]:
@@ -113,12 +107,12 @@ def crop_boxes(
     """
     check_image(image)
     regions = widen_boxes(np.asarray(boxes_xyxy, np.float64), lines, spec).tolist()
-    return concatenate([crop(image, region, spec.crop_hw) for region in regions])
+    return pixels.concatenate([pixels.crop(image, region, spec.crop_hw) for region in regions])
 
 
 def rectified_rgb(found: Rectified, spec: RectifierSpec) -> NDArray[np.uint8]:
     """Rectified plates for display: (N, h, w, 3) uint8 RGB, on the host."""
-    shown = resample(found.crops, found.theta, spec.shown_hw)
+    shown = pixels.resample(found.crops, found.theta, spec.shown_hw)
     pictures = (shown * spec.std + spec.mean).round().clip(0, 255).swapaxes(1, 2).swapaxes(2, 3)
     return to_host(pictures, np.uint8)
 

@@ -18,7 +18,7 @@ DEFAULT_GOLDEN = _PACKAGE / GOLDEN_PHOTO
 
 
 class WeightsError(Exception):
-    """Weights are missing, damaged, or contradict their own contract or each other."""
+    """Weights are missing or damaged, contradict each other, or can't be served."""
 
 
 def write_manifest(folder: Path = WEIGHTS_DIR) -> Path:

@@ -15,6 +15,8 @@ import pydantic
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.dataclasses import dataclass
 
+from plate_models.release import WeightsError
+
 MODEL_VERSION = "1"
 COLUMNS = 24  # width of the recognizer's last features: 94 pixels, halved twice
 
@@ -30,10 +32,6 @@ _Country = Annotated[str, Field(pattern="^[a-z][a-z_]*$")]
 _CanvasSide = Annotated[int, Field(gt=0, le=4096, multiple_of=32)]
 # The detector's head grows with the number of anchors: more would make a net of gigabytes.
 _Level = Annotated[tuple[tuple[_Size, _Size], ...], Field(min_length=1, max_length=16)]
-
-
-class SpecError(ValueError):
-    """A spec is malformed, or the pipeline can't serve it."""
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -193,7 +191,7 @@ def spec_to_json(spec: DetectorSpec | RectifierSpec | RecognizerSpec | Specs) ->
 def spec_from_json(kind: type[S], values: object, where: str) -> S:
     """Read what `spec_to_json` wrote; absent fields get their defaults.
 
-    Raises SpecError; its message begins with `where` and names the field, what was expected and
+    Raises WeightsError; its message begins with `where` and names the field, what was expected and
     what was found.
     """
     if kind is RecognizerSpec and isinstance(values, dict) and "countries" not in values:
@@ -204,7 +202,7 @@ def spec_from_json(kind: type[S], values: object, where: str) -> S:
 
 
 @contextmanager
-def named(where: str, kind: type[Exception] = SpecError) -> Iterator[None]:
+def named(where: str, kind: type[Exception] = WeightsError) -> Iterator[None]:
     """Convert pydantic's ValidationError in the block to an error of this kind about `where`."""
     try:
         yield

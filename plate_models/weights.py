@@ -29,7 +29,7 @@ from plate_models.pipeline import PipelineConfig
 from plate_models.recognition import appearance, calibration, grammar
 from plate_models.recognition.countries import COUNTRIES, without_plates
 from plate_models.release import NAMES, WEIGHTS_DIR, WeightsError, check_manifest, sha256_of
-from plate_models.spec import DEFAULTS, SpecError, Specs, spec_from_json
+from plate_models.spec import DEFAULTS, Specs, spec_from_json
 
 # Fields that rectifier and recognizer must agree on: the latter learns from the former's output.
 _SHARED = ("rectified_hw", "row_spans", "mean", "std")
@@ -124,15 +124,12 @@ def _specs_of(files: dict[str, WeightsFile]) -> Specs:
     own = dict(recognizer.contract)
     shared = {key: own.pop(key) for key in _SHARED if key in own}
     places = {name: f"{file.path}: contract" for name, file in files.items()}
-    try:
-        specs = Specs(
-            spec_from_json(spec.DetectorSpec, files["detector"].contract, places["detector"]),
-            spec_from_json(spec.RectifierSpec, files["rectifier"].contract, places["rectifier"]),
-            spec_from_json(spec.RecognizerSpec, own, places["recognizer"]),
-        )
-        wanted = spec_from_json(spec.RectifierSpec, shared, places["recognizer"])
-    except SpecError as error:
-        raise WeightsError(str(error)) from error
+    specs = Specs(
+        spec_from_json(spec.DetectorSpec, files["detector"].contract, places["detector"]),
+        spec_from_json(spec.RectifierSpec, files["rectifier"].contract, places["rectifier"]),
+        spec_from_json(spec.RecognizerSpec, own, places["recognizer"]),
+    )
+    wanted = spec_from_json(spec.RectifierSpec, shared, places["recognizer"])
     check_countries(specs.recognizer, places["recognizer"])
     for field in _SHARED:
         expected, found = getattr(specs.rectifier, field), getattr(wanted, field)
@@ -154,7 +151,7 @@ def build_from(file: WeightsFile, specs: Specs) -> nn.Module:
         kind = {"detector": YOLOv5, "rectifier": STN, "recognizer": LPRNet}[name]
         net: nn.Module = kind(getattr(specs, name)).eval()
         _check_sizes(net, specs)
-    except (RuntimeError, IndexError, SpecError) as error:
+    except (RuntimeError, IndexError, WeightsError) as error:
         sizes = f"crop_hw {specs.rectifier.crop_hw}, rectified_hw {specs.rectifier.rectified_hw}"
         raise WeightsError(f"{file.path}: no {name} fits {sizes}: {error}") from error
     made_for = {
@@ -218,7 +215,7 @@ def _check_sizes(net: nn.Module, specs: Specs) -> None:
         logits = net(torch.zeros(1, 3, *specs.rectifier.rectified_hw))
         found, expected = logits.shape[2], specs.recognizer.steps
         if found != expected:
-            raise SpecError(f"steps: expected {found}, found {expected} in the contract")
+            raise WeightsError(f"steps: expected {found}, found {expected} in the contract")
 
 
 def load_modules(folder: Path = WEIGHTS_DIR, device: str = "cpu") -> Nets:
@@ -245,7 +242,7 @@ def load_modules(folder: Path = WEIGHTS_DIR, device: str = "cpu") -> Nets:
         try:
             measured = calibration.Calibration.from_json(path.read_text(encoding="utf-8"))
             measured.check(measured_with(folder, specs.recognizer.countries))
-        except (OSError, UnicodeDecodeError, calibration.CalibrationError) as error:
+        except (OSError, UnicodeDecodeError, WeightsError) as error:
             raise WeightsError(f"{path}: {error}") from error
     config = PipelineConfig.of(specs, measured)
     return Nets(detect, rectify, recognize, config, "torch", device)

@@ -4,18 +4,22 @@ Imported only inside Triton's stub, which provides ``triton_python_backend_utils
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-from plate_models.backends.batching import Outputs, Run, code_of, run_batched
+from plate_models.backends.batching import Concatenate, Outputs, Run, code_of, run_batched
 
 
 class GraphModel:
     """A Triton model of one graph: ``model.onnx`` on OpenVINO, or as a subclass loads it."""
+
+    concatenate: Concatenate = staticmethod(np.concatenate)
+    # Views Triton's memory as an array; ``as_numpy`` would make a copy.
+    from_tensor: Callable[[Any], Any] = staticmethod(np.from_dlpack)
 
     def initialize(self, args: dict[str, str]) -> None:
         """Load the graph; Triton calls this with its arguments for models."""
@@ -33,14 +37,6 @@ class GraphModel:
         from plate_models.engines import openvino_engine  # not where a subclass loads the graph
 
         return openvino_engine.load(folder / "model.onnx", self.outputs, parameters)
-
-    def concatenate(self, arrays: list[Any]) -> Any:
-        """Join arrays along the batch axis."""
-        return np.concatenate(arrays)
-
-    def from_tensor(self, tensor: Any) -> Any:
-        """View Triton's memory as an array; ``as_numpy`` would make a copy."""
-        return np.from_dlpack(tensor)
 
     def to_tensor(self, name: str, array: Any) -> Any:
         """Copy an array into Triton's memory."""

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.dataclasses import dataclass
 
-from plate_models.release import CALIBRATION
+from plate_models.release import CALIBRATION, WeightsError
 from plate_models.spec import named
 
 VERSION = 1
@@ -25,10 +25,6 @@ LOGIT_LIMIT = 36.7
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 _Logit = Annotated[float, Field(ge=-LOGIT_LIMIT, le=LOGIT_LIMIT)]
 _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-
-
-class CalibrationError(Exception):
-    """A calibration is malformed, or it was measured with other nets."""
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -81,7 +77,7 @@ class Calibration:
         return sigmoid(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
 
     def check(self, in_use: Mapping[str, str]) -> None:
-        """Raise CalibrationError if measured with other nets; warn if with other formats."""
+        """Raise WeightsError if measured with other nets; warn if with other formats."""
         for name, found in in_use.items():
             if (expected := self.measured_with.get(name, found)) == found:
                 continue
@@ -90,7 +86,7 @@ class Calibration:
                 f"the one in use is {found}: run `plates calibrate --release --weights FOLDER`"
             )
             if name in ("recognizer", "rectifier"):
-                raise CalibrationError(message)
+                raise WeightsError(message)
             warnings.warn(message, stacklevel=2)  # formats and colours change few scores, a little
 
     def to_json(self, fit: Mapping[str, Any] | None = None) -> str:
@@ -109,8 +105,8 @@ class Calibration:
 
     @classmethod
     def from_json(cls, text: str) -> "Calibration":
-        """Read what `to_json` wrote; raise CalibrationError for anything else."""
-        with named("calibration", CalibrationError):
+        """Read what `to_json` wrote; raise WeightsError for anything else."""
+        with named("calibration"):
             file = _File.model_validate_json(text)
             pins = {"recognizer": file.recognizer_sha256} if file.recognizer_sha256 else {}
             pins |= file.fit.measured_with

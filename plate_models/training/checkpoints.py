@@ -27,16 +27,12 @@ _KEYS = ("ema", "model", "state_dict")
 State = dict[str, torch.Tensor]
 
 
-class CheckpointError(WeightsError):
-    """A checkpoint is damaged, hostile, or holds no net that can be imported."""
-
-
 def read_state(path: Path) -> State:
     """Read a net's tensors without running code from the file.
 
     The file is a torch archive (torch 1.6 or newer) with a state dict, a module, or a dictionary
     with either under "ema", "model" or "state_dict"; or a safetensors file. Returns tensors by
-    name, on the CPU, contiguous, float32 if floating. Raises CheckpointError if the file is
+    name, on the CPU, contiguous, float32 if floating. Raises WeightsError if the file is
     missing, damaged, hostile or holds no net.
     """
     try:
@@ -47,23 +43,23 @@ def read_state(path: Path) -> State:
         elif head.startswith(b"PK"):
             state = _state_of(_load_archive(path))
         else:
-            raise CheckpointError(
+            raise WeightsError(
                 "neither a safetensors file nor a torch archive. If torch before 1.6 wrote it and "
                 "you trust it, load it and save its state dict again with a newer torch"
             )
         # Check before copying: a thousand names for one storage would exhaust the memory.
         claimed, stored = sum(value.nbytes for value in state.values()), path.stat().st_size
         if claimed > stored:
-            raise CheckpointError(f"its tensors claim {claimed} bytes, it has {stored}")
+            raise WeightsError(f"its tensors claim {claimed} bytes, it has {stored}")
         floats = {k: v.float() if v.is_floating_point() else v for k, v in state.items()}
         return {k: v.clone(memory_format=torch.contiguous_format) for k, v in floats.items()}
-    except CheckpointError as error:
-        raise CheckpointError(f"{path}: {error}") from error
+    except WeightsError as error:
+        raise WeightsError(f"{path}: {error}") from error
     except Exception as error:  # damaged bytes raise all kinds of errors
         # The error that torch wraps names the cause; torch's own tells how to run the file's code.
         cause = error.__context__ or error
         text = f"{path}: can't be read: {type(cause).__name__}: {cause!s:.200}"
-        raise CheckpointError(text) from error
+        raise WeightsError(text) from error
 
 
 class _Inert(torch.nn.Module):
@@ -75,7 +71,7 @@ class _Inert(torch.nn.Module):
     def __new__(cls, *arguments: Any) -> "_Inert":
         """Unpickling creates modules without arguments; with arguments, it calls a function."""
         if arguments and not _INERT_CALLS.fullmatch(cls.__name__):
-            raise CheckpointError(
+            raise WeightsError(
                 f"its pickle calls {cls.__name__}: refused, and nothing was run. If you trust the "
                 "file, save its tensors alone: torch.save(model.state_dict(), …)"
             )
@@ -93,7 +89,7 @@ def _load_archive(path: Path) -> Any:
     with zipfile.ZipFile(path) as archive:
         # Torch doesn't verify the checksums.
         if damaged := archive.testzip():
-            raise CheckpointError(f"{damaged}: its checksum (CRC-32) is wrong")
+            raise WeightsError(f"{damaged}: its checksum (CRC-32) is wrong")
     unknown = torch.serialization.get_unsafe_globals_in_checkpoint(path)
     known = [(type(name, (_Inert,), {}), name) for name in unknown]
     with torch.serialization.safe_globals(known):  # type: ignore[arg-type]
@@ -107,9 +103,9 @@ def _state_of(root: Any) -> State:
     state = found.state_dict() if isinstance(found, _Inert) else found
     if not isinstance(state, dict) or not state:
         kind = type(found).__name__
-        raise CheckpointError(f"expected a module or a state dict with tensors, found {kind}")
+        raise WeightsError(f"expected a module or a state dict with tensors, found {kind}")
     for key, value in state.items():
         if not (isinstance(key, str) and isinstance(value, torch.Tensor)):
-            raise CheckpointError(f"expected a module or a state dict, but {key!r:.60} is none")
+            raise WeightsError(f"expected a module or a state dict, but {key!r:.60} is none")
     # Copying raises for tensors without values, on the device "meta", which a file may have.
     return {key: value.detach().cpu() for key, value in state.items()}

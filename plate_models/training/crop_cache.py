@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plate_models.recognition import ctc
-from plate_models.spec import RECOGNIZER, RECTIFIER, SpecError
+from plate_models.spec import RECOGNIZER, RECTIFIER
 from plate_models.training.synthetic.crops import DEFAULT_CROPS, CropSample, render_crop
 from plate_models.training.worker_pool import start_pool
 
@@ -44,7 +44,7 @@ class CropBatch(NamedTuple):
 class CropCache:
     """A folder of blocks of rendered crops; block k depends on seed + k alone.
 
-    Raises SpecError: The folder holds crops of other settings.
+    Raises FileExistsError: The folder holds crops of other settings.
     """
 
     def __init__(self, folder: Path, seed: int, block: int = 500) -> None:
@@ -58,7 +58,7 @@ class CropCache:
         if not path.exists():
             path.write_text(settings)
         if path.read_text() != settings:
-            raise SpecError(f"{folder} was rendered with other settings: delete it first")
+            raise FileExistsError(f"{folder} was rendered with other settings: delete it first")
 
     @contextmanager
     def rendering(self, crops: int, workers: int) -> Iterator[Callable[[], float]]:

@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 
 from plate_models import weights
-from plate_models.release import sha256_of
+from plate_models.release import WeightsError, sha256_of
 from plate_models.spec import COLUMNS, DETECTOR, RECOGNIZER, DetectorSpec, Specs, named
-from plate_models.training.checkpoints import CheckpointError, State, read_state
+from plate_models.training.checkpoints import State, read_state
 from plate_models.weights import WeightsFile, check_countries, contract_of
 
 _STEM, _ANCHORS, _HEAD = "0.conv.weight", "model.24.anchors", "model.24.m.0.weight"
@@ -28,8 +28,8 @@ def import_yolov5(path: Path, folder: Path) -> Path:
     or two classes (one-line plates, two-line plates), not fused; or its state dict (``.pt`` or
     safetensors). Returns the file written.
 
-    Raises CheckpointError or WeightsError if the file is damaged, hostile or has another layout;
-    the message names the first tensor that differs. Raises SpecError if the anchors are invalid.
+    Raises WeightsError if the file is damaged, hostile or has another layout, or its anchors are
+    invalid; the message names the first tensor that differs.
     """
     state = _named_as_ours(read_state(path), path)
     (written,) = _write({"detector": (path, state)}, Specs(detector=spec_of(state, path)), folder)
@@ -46,9 +46,9 @@ def import_recognizer(
     ``countries/``, home first. Sizes, margins and normalisation are those of ``spec.py``, as they
     don't follow from tensors. Returns the recognizer's file and the rectifier's.
 
-    Nothing is written if a file is damaged or hostile (CheckpointError), the alphabet is invalid
-    (SpecError), a country's formats are missing, or a tensor's name or shape is not that of the net
-    (WeightsError); the message names the cause.
+    Raises WeightsError, and writes nothing, if a file is damaged or hostile, the alphabet is
+    invalid, a country's formats are missing, or a tensor's name or shape is not that of the net.
+    The message names the cause.
     """
     state = read_state(lprnet)
     stages = {key.rpartition(".block")[0] for key in state if ".block" in key}
@@ -84,7 +84,7 @@ def _named_as_ours(state: State, path: Path) -> State:
     """Replace the prefix of every tensor's name by "model."; drop derived tensors."""
     prefixes = [key.removesuffix(_STEM) for key in state if f".{key}".endswith(f".{_STEM}")]
     if not prefixes:
-        raise CheckpointError(
+        raise WeightsError(
             f"{path}: expected a stem model.{_STEM}, as in YOLOv5 v6, "
             f"found {next(iter(state), 'nothing')} first"
         )
@@ -103,7 +103,7 @@ def spec_of(state: State, path: Path) -> DetectorSpec:
     anchors = _shaped(state, _ANCHORS, path, (3, None, 2))
     count, rest = divmod(head.shape[0], max(anchors.shape[1], 1))
     if rest or count not in (6, 7):
-        raise CheckpointError(
+        raise WeightsError(
             f"{path}: {_HEAD}: expected {6 * anchors.shape[1]} or {7 * anchors.shape[1]} rows, "
             f"for one class or two, found {head.shape[0]}"
         )
@@ -127,5 +127,5 @@ def _shaped(state: State, key: str, path: Path, shape: tuple[int | None, ...]) -
     axes = zip(found, shape, strict=False)
     if len(found) != len(shape) or any(wanted not in (None, size) for size, wanted in axes):
         wanted = f"({', '.join('any' if size is None else str(size) for size in shape)})"
-        raise CheckpointError(f"{path}: {key}: expected {wanted} as in YOLOv5 v6, found {found}")
+        raise WeightsError(f"{path}: {key}: expected {wanted} as in YOLOv5 v6, found {found}")
     return state[key]

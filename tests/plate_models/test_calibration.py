@@ -9,7 +9,7 @@ import pytest
 
 from plate_models import release, spec, weights
 from plate_models.recognition import calibration
-from plate_models.recognition.calibration import Calibration, CalibrationError, logit, sigmoid
+from plate_models.recognition.calibration import Calibration, logit, sigmoid
 
 SHA256 = "0123456789abcdef" * 4
 PINS = dict.fromkeys(("recognizer", "rectifier", "country", "grammar", "colour"), SHA256)
@@ -62,7 +62,7 @@ def test_a_calibration_survives_json():
 )
 def test_malformed_files_are_refused_with_the_name_of_the_wrong_key(change, named):
     text = change if isinstance(change, str) else json.dumps(json.loads(BENT.to_json()) | change)
-    with pytest.raises(CalibrationError, match=named):
+    with pytest.raises(release.WeightsError, match=named):
         Calibration.from_json(text)
 
 
@@ -77,7 +77,7 @@ def test_an_error_or_a_warning_names_each_part_that_differs_from_the_measurement
     BENT.check(PINS)
     Calibration().check(PINS)
     for net in ("recognizer", "rectifier"):
-        with pytest.raises(CalibrationError, match=f"the {net} .*plates calibrate"):
+        with pytest.raises(release.WeightsError, match=f"the {net} .*plates calibrate"):
             BENT.check(PINS | {net: "f" * 64})
     for other in ("country", "grammar", "colour"):
         with pytest.warns(UserWarning, match=f"the {other} .*plates calibrate"):

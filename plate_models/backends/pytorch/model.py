@@ -18,6 +18,9 @@ from plate_models.engines.cuda_graphs import CudaGraphs
 class TritonPythonModel(GraphModel):
     """Serves the TorchScript ``model.pt`` on the device of the instance."""
 
+    concatenate = staticmethod(torch.cat)
+    from_tensor = staticmethod(torch.utils.dlpack.from_dlpack)  # views Triton's memory
+
     def load(self, folder: Path, args: dict[str, str], parameters: Mapping[str, str]) -> Run:
         """Load the graph onto the instance's device: KIND_GPU alone does not put it on a GPU."""
         device = device_of(args)
@@ -33,14 +36,6 @@ class TritonPythonModel(GraphModel):
             return outputs if isinstance(outputs, tuple) else (outputs,)
 
         return run
-
-    def concatenate(self, arrays: list[Any]) -> Any:
-        """Join tensors."""
-        return torch.cat(arrays)
-
-    def from_tensor(self, tensor: Any) -> Any:
-        """View Triton's memory as a tensor."""
-        return torch.utils.dlpack.from_dlpack(tensor)
 
     def to_tensor(self, name: str, array: Any) -> Any:
         """Pass the tensor's memory to Triton without a copy: on a GPU it stays there."""

@@ -99,10 +99,7 @@ RECIPES: dict[str, Recipe] = {
     "JPEG quality 20": _in_place(lambda image: imaging.compress(image, 20)),
     "half size": _halved,
     "amid a larger photo": _surrounded,
-    "turned by 15 degrees": partial(_turned, 15),
-    "turned by -15 degrees": partial(_turned, -15),
-    "turned by 20 degrees": partial(_turned, 20),
-    "turned by -20 degrees": partial(_turned, -20),
+    **{f"turned by {angle} degrees": partial(_turned, angle) for angle in (15, -15, 20, -20)},
     "brightness x 0.25": _in_place(lambda image: np.rint(image * 0.25).astype(np.uint8)),
     "blur sigma 1.5": _in_place(lambda image: np.asarray(cv2.GaussianBlur(image, (0, 0), 1.5))),
     "motion blur 9 px": _in_place(lambda image: np.asarray(cv2.filter2D(image, -1, _MOTION))),
@@ -158,16 +155,17 @@ def russian(data: Path) -> list[Photo]:
 
 def worse(data: Path) -> list[Photo]:
     """The photos of `russian`, degraded by each recipe, and cropped to their first plates."""
+    photos = russian(data)
     cut = [
         replace(photo, row=f"{RUSSIAN}, cut out", plates=(plate,), recipe=_cut(plate.box))
-        for photo in russian(data)
+        for photo in photos
         for plate in photo.plates[:1]
     ]
     return cut + [
         replace(photo, row=f"{RUSSIAN}, {name}", recipe=recipe, least_iou=least_iou)
         for name, recipe in RECIPES.items()
         for least_iou in [_TURNED_LEAST_IOU if name.startswith("turned") else LEAST_IOU]
-        for photo in russian(data)
+        for photo in photos
     ]
 
 

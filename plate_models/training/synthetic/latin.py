@@ -48,10 +48,6 @@ _BAND, _WHITE = (25, 60, 155), (240, 240, 240)
 _STAR = (235, 200, 30)
 
 
-class FontsMissingError(Exception):
-    """The folder has no usable font; the message names the folder."""
-
-
 @dataclass(frozen=True)
 class BlockLetters:
     """A typeface of pen strokes like embossed plates; lengths are shares of its height."""
@@ -107,11 +103,11 @@ def paint_latin(plate: LatinPlate, rng: Generator, px_per_mm: float) -> tuple[Im
     """Paint a plate, flat and evenly lit, in colours of full light.
 
     Returns (H, W, 3) uint8 RGB, and (H, W) uint8 coverage of the characters. Raises
-    FontsMissingError if ``FONTS`` has none of the typefaces.
+    FileNotFoundError if ``FONTS`` has none of the typefaces.
     """
     faces = [f for f in fonts_in(FONTS) if not plate.typefaces or f.name in plate.typefaces]
     if not faces:
-        raise FontsMissingError(f"{FONTS}: expected one of {', '.join(plate.typefaces)}")
+        raise FileNotFoundError(f"{FONTS}: expected one of {', '.join(plate.typefaces)}")
     face: Typeface = pick(faces, rng)
     if not plate.typefaces and rng.random() < _BLOCK_SHARE:
         face = make_up(rng)
@@ -322,10 +318,10 @@ class _Painter:
 
 @cache
 def fonts_in(folder: Path) -> tuple[Path, ...]:
-    """The font files in a folder, sorted; raises FontsMissingError if there are none."""
+    """The font files in a folder, sorted; raises FileNotFoundError if there are none."""
     found = {path for pattern in _FILES for path in folder.glob(pattern)}
     if not found:
-        raise FontsMissingError(
+        raise FileNotFoundError(
             f"{folder}: expected typefaces (.ttf, .otf or fontsource's .woff) to render plates "
             "with, found none; `make fonts` fetches free ones"
         )

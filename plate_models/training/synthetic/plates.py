@@ -99,7 +99,7 @@ def render_plate(
 
     ``width_px`` is the plate's width in the photo, which decides the resolution.
 
-    Raises FontsMissingError: ``latin.FONTS`` has no typeface for the plate.
+    Raises FileNotFoundError: ``latin.FONTS`` has no typeface for the plate.
     """
     wide, high = design.size_mm
     allowed = [level for level in _LEVELS if level**2 * wide * high <= _MAX_PIXELS]

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from plate_models.training.checkpoints import CheckpointError, read_state
+from plate_models.release import WeightsError
+from plate_models.training.checkpoints import read_state
 
 EXECUTED = "executed"  # the file that hostile pickles create if their code runs
 TOUCH = f"touch {EXECUTED}"
@@ -97,7 +98,7 @@ def test_files_are_refused_with_a_reason_and_no_code_of_theirs_runs(name, tmp_pa
     monkeypatch.chdir(tmp_path)
     make, message = REFUSED[name]
     make(path := tmp_path / "refused.pt")
-    with pytest.raises(CheckpointError, match=rf"refused\.pt: .*({message})"):
+    with pytest.raises(WeightsError, match=rf"refused\.pt: .*({message})"):
         read_state(path)
     assert not Path(EXECUTED).exists()
 
@@ -145,6 +146,6 @@ def test_a_module_is_read_beside_other_objects_and_damage_raises_only_checkpoint
         path.write_bytes(damaged)
         try:
             read_state(path)
-        except CheckpointError:
+        except WeightsError:
             refused += 1
     assert refused > 100

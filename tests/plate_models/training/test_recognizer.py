@@ -170,7 +170,7 @@ def test_a_training_renders_crops_draws_curves_and_releases_weights(config, monk
     rng = np.random.default_rng(config.seed + 1)
     again = batch_of([render_crop(rng) for _ in range(30)])
     np.testing.assert_array_equal(np.load(config.cache / "000001" / "images.npy"), again.images)
-    with pytest.raises(ValueError, match="other settings"):
+    with pytest.raises(FileExistsError, match="other settings"):
         train(replace(config, seed=10))
     with safe_open(released / "recognizer.safetensors", "pt") as file:
         summary = json.loads(file.metadata()["training"])
