@@ -5,7 +5,6 @@ manifest last: without a manifest there is no version. A version that lacks a fi
 it is tried.
 """
 
-import hashlib
 import json
 import logging
 import shutil
@@ -64,14 +63,13 @@ def find_versions(repository: Path) -> list[ModelVersion]:
 
 def _find_version(repository: Path, number: int) -> ModelVersion | None:
     manifest = repository / PHOTO_MODEL / str(number) / MANIFEST
-    content, stats, problem = b"", {}, ""
+    stats, problem = {}, ""
     hashes: dict[str, str] = {}
     plates: list[Plate] = []
     try:
         found = sorted(repository.glob(f"*/{number}/[!.]*"))
         stats = {path: path.stat() for path in found if path.is_file()}
-        content = manifest.read_bytes()
-        document = json.loads(content)
+        document = json.loads(manifest.read_bytes())
         plates = [(plate["text"], plate["box"]) for plate in document.get("golden", [])]
         hashes = dict(document["artifacts"])
     except FileNotFoundError:  # the version is being removed
@@ -79,8 +77,8 @@ def _find_version(repository: Path, number: int) -> ModelVersion | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"
         problem = f"{manifest} can't be used ({reason}): correct it, or export the version again"
-    marks = "\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats.items())
-    fingerprint = hashlib.sha256(content + marks.encode()).hexdigest()
+    marks = (f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in stats.items())
+    fingerprint = "\n".join(marks)
     return ModelVersion(number, repository, hashes, plates, fingerprint, problem)
 
 
