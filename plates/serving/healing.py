@@ -135,9 +135,10 @@ class TritonHealer:
                 # Only Triton's log says why a request failed.
                 tail = f"\n{self._triton.log_tail()}" if isinstance(error, RequestError) else ""
                 self._triton.kill()
-                if self._stopped.is_set() or version is None:
+                # The version that was served is not the cause.
+                if self._stopped.is_set() or version is None or self._versions.is_proven:
                     raise
-                self._versions.refuse(version, f"{error}{tail}", forgive=self._versions.is_proven)
+                self._versions.refuse(version, f"{error}{tail}")
         self._find_stubs()
         self._prober.forget()
         self._started_at = time.monotonic()
@@ -168,7 +169,7 @@ class TritonHealer:
         if problem and not isinstance(problem, VersionError):
             trouble = trouble or (_PART, str(problem))
         if trouble:
-            self._versions.refuse(new, trouble[1], forgive=True)
+            self._versions.refuse(new, trouble[1])
             return trouble[0], f"while model version {new.number} was loaded: {trouble[1]}"
         if problem:
             self._versions.refuse(new, str(problem))

@@ -247,7 +247,6 @@ class Versions:
         self._repository = repository
         # By fingerprint. Replaced, never modified: another thread reads it.
         self._refused: dict[str, tuple[ModelVersion, str]] = {}
-        self._forgiven: set[str] = set()
         self._seen: ModelVersion | None = None
         self._searched_at = float("-inf")
 
@@ -293,18 +292,10 @@ class Versions:
     def prove(self, version: ModelVersion) -> None:
         """Record that a version is served."""
         self.serving, self.is_proven = version, True
-        self._forgiven.discard(version.fingerprint)
         log.info("Model version %d is served.", version.number)
 
-    def refuse(self, version: ModelVersion, reason: str, *, forgive: bool = False) -> None:
-        """Record that a version can't be served in its present state.
-
-        With `forgive` its first failure does not count, as a crash may have another cause.
-        """
-        if forgive and version.fingerprint not in self._forgiven:
-            self._forgiven.add(version.fingerprint)
-            log.warning("Model version %d is tried again: %s", version.number, _shorten(reason))
-            return
+    def refuse(self, version: ModelVersion, reason: str) -> None:
+        """Record that a version can't be served in its present state."""
         self._refused = self._refused | {version.fingerprint: (version, reason)}
         log.error("Model version %d is refused: %s", version.number, _shorten(reason))
 
