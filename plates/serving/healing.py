@@ -140,7 +140,6 @@ class TritonHealer:
                     raise
                 self._versions.refuse(version, f"{error}{tail}")
         self._find_stubs()
-        self._prober.forget()
         self._started_at = time.monotonic()
 
     def _restart(self, part: str, reason: str) -> None:
@@ -234,11 +233,6 @@ class Prober:
         # The canary shows a plate, so that every model has work.
         self._photo = DEFAULT_GOLDEN.read_bytes()
         self._counts: dict[str, int] = {}
-
-    def forget(self) -> None:
-        """Discard all earlier proof: Triton was restarted."""
-        self._counts = {}
-        self.read_at = float("-inf")
 
     def listen(self) -> None:
         """Fetch the statistics; if all models have answered since the last proof, set `read_at`."""
