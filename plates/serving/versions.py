@@ -206,11 +206,7 @@ def change_version(triton: TritonHttp, view: View, new: ModelVersion) -> None:
 
 
 def _unload_trial(triton: TritonHttp, view: View, version: ModelVersion) -> None:
-    try:
-        triton.unload(TRIAL)
-    except RequestError as error:  # it was not loaded
-        if error.status is None:
-            raise
+    triton.unload(TRIAL)  # also accepted if it was not loaded
     _await_end(triton, TRIAL, version)
     # Only now: Triton reports nothing about models that are not in its repository.
     view.drop(TRIAL)
