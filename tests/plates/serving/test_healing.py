@@ -127,9 +127,7 @@ def test_a_refused_version_is_retried_when_its_files_change(healer, triton, repo
     ticked_until(healer, lambda: healer.status.restarts["plate_recognition"] == 1)
 
 
-def test_a_version_with_which_triton_fails_is_refused(
-    healer, triton, repository, monkeypatch, caplog
-):
+def test_a_version_that_ends_triton_is_refused(healer, triton, repository, monkeypatch, caplog):
     start(healer)
     publish(repository, 2, SLOW)
     ticked_until(healer, lambda: len(triton.stubs) == 2)  # version 2 is being loaded
