@@ -170,11 +170,11 @@ class TritonHealer:
         if trouble:
             self._versions.refuse(new, trouble[1])
             return trouble[0], f"while model version {new.number} was loaded: {trouble[1]}"
+        self._find_stubs()
         if problem:
             self._versions.refuse(new, str(problem))
         else:
             self._versions.prove(new)
-        self._find_stubs()
         return None
 
     def _find_trouble(self) -> _Trouble | None:
