@@ -53,35 +53,33 @@ def _redact(photo: bytes, recognition: Recognition, limits: Limits) -> tuple[byt
 
     pixels = decode(photo, limits)
     is_png = type_of(photo) == "PNG" or max(pixels.shape) > _JPEG_MAX_SIDE
-    boxes = np.array([plate.box for plate in recognition.plates], np.float32)
-    quads = np.array([plate.quad for plate in recognition.plates], np.float32)
-    blur_plates(pixels, boxes, quads)
+    for plate in recognition.plates:
+        blur_plate(pixels, np.array(plate.box, np.float32), np.array(plate.quad, np.float32))
     bgr = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
     options = [] if is_png else [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY]
     encoded = cv2.imencode(".png" if is_png else ".jpg", bgr, options)[1]
     return encoded.tobytes(), "image/png" if is_png else "image/jpeg"
 
 
-def blur_plates(pixels: Pixels, boxes: NDArray[np.float32], quads: NDArray[np.float32]) -> None:
-    """Make plates unreadable, in place.
+def blur_plate(pixels: Pixels, box: NDArray[np.float32], quad: NDArray[np.float32]) -> None:
+    """Make a plate unreadable, in place.
 
-    Reduces each plate's rectangle, margin included, to at most four cells as high as the plate,
+    Reduces the plate's rectangle, margin included, to at most four cells as high as the plate,
     rounds their mean colours, and blends the cells into each other. Each cell covers several
-    letters, so different texts leave the same colours. `pixels` are (H, W, 3); `boxes` (N, 4),
-    x0 y0 x1 y1, and `quads` (N, 4, 2) are in pixels of the photo.
+    letters, so different texts leave the same colours. `pixels` are (H, W, 3); `box` (4,),
+    x0 y0 x1 y1, and `quad` (4, 2) are in pixels of the photo.
     """
     import cv2
 
-    for box, quad in zip(boxes, quads, strict=True):
-        area = _area(pixels, box, quad)
-        height, width = area.shape[:2]
-        if not area.size:
-            continue
-        cells = max(1, min(round(width / height), 4)), max(1, min(round(height / width), 4))
-        means = cv2.resize(area, cells, interpolation=cv2.INTER_AREA)
-        step = 256 // _VALUES
-        rounded = (means // step * step + step // 2).astype(np.uint8).reshape(*cells[::-1], 3)
-        area[:] = cv2.resize(rounded, (width, height), interpolation=cv2.INTER_LINEAR)
+    area = _area(pixels, box, quad)
+    if not area.size:
+        return
+    height, width = area.shape[:2]
+    cells = max(1, min(round(width / height), 4)), max(1, min(round(height / width), 4))
+    means = cv2.resize(area, cells, interpolation=cv2.INTER_AREA)
+    step = 256 // _VALUES
+    rounded = (means // step * step + step // 2).astype(np.uint8).reshape(*cells[::-1], 3)
+    area[:] = cv2.resize(rounded, (width, height), interpolation=cv2.INTER_LINEAR)
 
 
 def _area(pixels: Pixels, box: NDArray[np.float32], quad: NDArray[np.float32]) -> Pixels:

@@ -81,7 +81,6 @@ class Settings(BaseSettings):
         env_prefix="PLATES_",
         env_ignore_empty=True,
         frozen=True,
-        protected_namespaces=(),
         use_attribute_docstrings=True,
         # Inputs include tokens, which must not appear in error messages.
         hide_input_in_errors=True,

@@ -12,7 +12,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.answers import Plate, PlatesAnswer, answer_from
-from api.compat.dialect import Dialect, LenientQuery, Score, fields_of, whole_pixels
+from api.compat.dialect import LenientQuery, Score, fields_of, whole_pixels
 from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import MEANINGS, Responses, body_of, file_field
 from api.uploads.receiving import UploadForm
@@ -118,8 +118,6 @@ def _prediction(plate: Plate, answer: PlatesAnswer) -> Prediction:
     return Prediction(confidence=plate.score, label=label, plate=plate.text, **box)
 
 
-def _error(status: int, detail: str) -> tuple[int, dict[str, Any]]:
+def error_form(status: int, detail: str) -> tuple[int, dict[str, Any]]:
+    """See `api.compat`."""
     return status, AlprError(success=False, error=detail, code=status).model_dump()
-
-
-CODEPROJECT_AI = Dialect(router, _error)

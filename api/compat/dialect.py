@@ -1,10 +1,9 @@
-"""What the other services' APIs have in common: errors, fields of requests, boxes in pixels."""
+"""What the other services' APIs have in common: fields of requests, boxes in pixels."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 
 from api.answers import Plate, PlatesAnswer
@@ -12,14 +11,6 @@ from api.parameters import F, LenientFilter, merged
 
 LenientQuery = Annotated[LenientFilter, Query()]
 Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """A service's routes, and a function from our status and detail to its status and JSON."""
-
-    router: APIRouter
-    error: Callable[[int, str], tuple[int, dict[str, Any]]]
 
 
 def fields_of(kind: type[F], fields: Mapping[str, Any]) -> F:

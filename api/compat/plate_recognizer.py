@@ -14,7 +14,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, Json, field_validator
 
 from api.answers import Plate, PlatesAnswer, answer_from
-from api.compat.dialect import Dialect, LenientQuery, Score, fields_of, whole_pixels
+from api.compat.dialect import LenientQuery, Score, fields_of, whole_pixels
 from api.dependencies import ContextOfRequest, ServicesOfApp
 from api.documentation import MEANINGS, Responses, body_of
 from api.errors import InvalidParameter
@@ -273,9 +273,7 @@ async def statistics(services: ServicesOfApp) -> Statistics:
     return Statistics(usage=Usage(calls=services.calls))
 
 
-def _error(status: int, detail: str) -> tuple[int, dict[str, Any]]:
+def error_form(status: int, detail: str) -> tuple[int, dict[str, Any]]:
+    """See `api.compat`."""
     status = _STATUSES.get(status, status)
     return status, {"error" if status == 413 else "detail": detail}
-
-
-PLATE_RECOGNIZER = Dialect(router, _error)

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from api.compat import DIALECTS
+from api.compat import ERROR_FORMS
 from api.edge.middleware import REQUEST_ID_HEADER
 from api.errors import Problem, plain_document, problem_json
 from api.observing.metrics import Metrics
@@ -71,8 +71,8 @@ def _respond(
 ) -> Response:
     # The answer to an unexpected exception bypasses the middleware, so add its header here.
     headers = {**(headers or {}), REQUEST_ID_HEADER: request.state.request_id}
-    if dialect := DIALECTS.get(request.url.path):
-        status, content = dialect.error(document["status"], document["detail"])
+    if error_form := ERROR_FORMS.get(request.url.path):
+        status, content = error_form(document["status"], document["detail"])
         return JSONResponse(content, status, headers)
     return problem_json(document, headers)
 

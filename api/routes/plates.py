@@ -112,15 +112,11 @@ async def read_batch(
         answer = answers.answer_from(reading, wanted)
         return answers.ReadPhoto(filename=photo.filename or None, answer=answer)
 
-    tasks = [asyncio.create_task(read(photo)) for photo in upload.photos]
-    try:
-        # Not a task group: no handler here accepts the exception groups that it raises.
-        answer = answers.BatchAnswer(results=await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
+    # Not a task group: no handler here accepts the exception groups that it raises. If the client
+    # disconnects, `read` ends for every photo by itself.
+    answer = answers.BatchAnswer(results=await asyncio.gather(*map(read, upload.photos)))
     by_service = [pair for pair in failed if isinstance(pair[0], RecognizerProblem)]
-    if len(by_service) < len(tasks):
+    if len(by_service) < len(upload.photos):
         return answer
     # Answer with the problem that has the longest Retry-After; `results` has all problems.
     problem, document = max(by_service, key=lambda pair: int(pair[0].headers.get("Retry-After", 0)))

@@ -135,11 +135,11 @@ class TritonHealer:
                 # Only Triton's log says why a request failed.
                 tail = f"\n{self._triton.log_tail()}" if isinstance(error, RequestError) else ""
                 self._triton.kill()
-                if self._stopped.is_set() or version is None:
+                # The version that was served is not the cause.
+                if self._stopped.is_set() or version is None or self._versions.is_proven:
                     raise
-                self._versions.refuse(version, f"{error}{tail}", forgive=self._versions.is_proven)
+                self._versions.refuse(version, f"{error}{tail}")
         self._find_stubs()
-        self._prober.forget()
         self._started_at = time.monotonic()
 
     def _restart(self, part: str, reason: str) -> None:
@@ -168,13 +168,13 @@ class TritonHealer:
         if problem and not isinstance(problem, VersionError):
             trouble = trouble or (_PART, str(problem))
         if trouble:
-            self._versions.refuse(new, trouble[1], forgive=True)
+            self._versions.refuse(new, trouble[1])
             return trouble[0], f"while model version {new.number} was loaded: {trouble[1]}"
+        self._find_stubs()
         if problem:
             self._versions.refuse(new, str(problem))
         else:
             self._versions.prove(new)
-        self._find_stubs()
         return None
 
     def _find_trouble(self) -> _Trouble | None:
@@ -233,11 +233,6 @@ class Prober:
         # The canary shows a plate, so that every model has work.
         self._photo = DEFAULT_GOLDEN.read_bytes()
         self._counts: dict[str, int] = {}
-
-    def forget(self) -> None:
-        """Discard all earlier proof: Triton was restarted."""
-        self._counts = {}
-        self.read_at = float("-inf")
 
     def listen(self) -> None:
         """Fetch the statistics; if all models have answered since the last proof, set `read_at`."""

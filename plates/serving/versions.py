@@ -5,7 +5,6 @@ manifest last: without a manifest there is no version. A version that lacks a fi
 it is tried.
 """
 
-import hashlib
 import json
 import logging
 import shutil
@@ -64,14 +63,13 @@ def find_versions(repository: Path) -> list[ModelVersion]:
 
 def _find_version(repository: Path, number: int) -> ModelVersion | None:
     manifest = repository / PHOTO_MODEL / str(number) / MANIFEST
-    content, stats, problem = b"", {}, ""
+    stats, problem = {}, ""
     hashes: dict[str, str] = {}
     plates: list[Plate] = []
     try:
         found = sorted(repository.glob(f"*/{number}/[!.]*"))
         stats = {path: path.stat() for path in found if path.is_file()}
-        content = manifest.read_bytes()
-        document = json.loads(content)
+        document = json.loads(manifest.read_bytes())
         plates = [(plate["text"], plate["box"]) for plate in document.get("golden", [])]
         hashes = dict(document["artifacts"])
     except FileNotFoundError:  # the version is being removed
@@ -79,8 +77,8 @@ def _find_version(repository: Path, number: int) -> ModelVersion | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"
         problem = f"{manifest} can't be used ({reason}): correct it, or export the version again"
-    marks = "\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats.items())
-    fingerprint = hashlib.sha256(content + marks.encode()).hexdigest()
+    marks = (f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in stats.items())
+    fingerprint = "\n".join(marks)
     return ModelVersion(number, repository, hashes, plates, fingerprint, problem)
 
 
@@ -208,11 +206,7 @@ def change_version(triton: TritonHttp, view: View, new: ModelVersion) -> None:
 
 
 def _unload_trial(triton: TritonHttp, view: View, version: ModelVersion) -> None:
-    try:
-        triton.unload(TRIAL)
-    except RequestError as error:  # it was not loaded
-        if error.status is None:
-            raise
+    triton.unload(TRIAL)  # also accepted if it was not loaded
     _await_end(triton, TRIAL, version)
     # Only now: Triton reports nothing about models that are not in its repository.
     view.drop(TRIAL)
@@ -249,7 +243,6 @@ class Versions:
         self._repository = repository
         # By fingerprint. Replaced, never modified: another thread reads it.
         self._refused: dict[str, tuple[ModelVersion, str]] = {}
-        self._forgiven: set[str] = set()
         self._seen: ModelVersion | None = None
         self._searched_at = float("-inf")
 
@@ -295,18 +288,10 @@ class Versions:
     def prove(self, version: ModelVersion) -> None:
         """Record that a version is served."""
         self.serving, self.is_proven = version, True
-        self._forgiven.discard(version.fingerprint)
         log.info("Model version %d is served.", version.number)
 
-    def refuse(self, version: ModelVersion, reason: str, *, forgive: bool = False) -> None:
-        """Record that a version can't be served in its present state.
-
-        With `forgive` its first failure does not count, as a crash may have another cause.
-        """
-        if forgive and version.fingerprint not in self._forgiven:
-            self._forgiven.add(version.fingerprint)
-            log.warning("Model version %d is tried again: %s", version.number, _shorten(reason))
-            return
+    def refuse(self, version: ModelVersion, reason: str) -> None:
+        """Record that a version can't be served in its present state."""
         self._refused = self._refused | {version.fingerprint: (version, reason)}
         log.error("Model version %d is refused: %s", version.number, _shorten(reason))
 

@@ -13,7 +13,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from support import PHOTO, assert_problem, files_limited_to, post_form, post_raw
 
-from api.redaction import blur_plates
+from api.redaction import blur_plate
 from plate_models.images import decode
 
 pytestmark = pytest.mark.settings()  # default settings, not the small limits of other tests
@@ -114,7 +114,7 @@ def test_a_redacted_photo_is_upright_and_has_no_metadata_and_no_transparency(cli
 @pytest.mark.settings(request_timeout_s=1)
 def test_one_photo_is_blurred_at_a_time(client, monkeypatch):
     blurring = Holding()
-    monkeypatch.setattr("api.redaction.blur_plates", lambda *_: blurring(b""))
+    monkeypatch.setattr("api.redaction.blur_plate", lambda *_: blurring(b""))
     with ThreadPoolExecutor(4) as pool:
         waiting = [pool.submit(post_form, client, PHOTO, redact="true") for _ in range(4)]
         with blurring:
@@ -127,9 +127,9 @@ def test_one_photo_is_blurred_at_a_time(client, monkeypatch):
 
 def blurred(pixels, box, quad=None):
     """A copy of the pixels with one plate blurred; its quad defaults to the box's corners."""
-    found, copy = np.array([box], np.float32), pixels.copy()
-    corners = found[:, [0, 1, 2, 1, 2, 3, 0, 3]] if quad is None else np.array(quad, np.float32)
-    blur_plates(copy, found, corners.reshape(-1, 4, 2))
+    found, copy = np.array(box, np.float32), pixels.copy()
+    corners = found[[0, 1, 2, 1, 2, 3, 0, 3]] if quad is None else np.array(quad, np.float32)
+    blur_plate(copy, found, corners.reshape(4, 2))
     return copy
 
 

@@ -127,15 +127,20 @@ def test_a_refused_version_is_retried_when_its_files_change(healer, triton, repo
     ticked_until(healer, lambda: healer.status.restarts["plate_recognition"] == 1)
 
 
-def test_a_version_that_fails_triton_twice_is_refused(healer, triton, repository, monkeypatch):
+def test_a_version_that_ends_triton_is_refused(healer, triton, repository, monkeypatch, caplog):
     start(healer)
     publish(repository, 2, SLOW)
     ticked_until(healer, lambda: len(triton.stubs) == 2)  # version 2 is being loaded
     monkeypatch.setattr(client, "_LOAD_S", 0.5)
     triton._server.kill()
     ticked_until(healer, lambda: healer.status.restarts["triton"] == 1)
-    assert healer.status.refused == {}
+    publish(repository, 3, SLOW)
     ticked_until(healer, lambda: healer.status.restarts["triton"] == 2)
     ticked_until(healer, lambda: healer.status.state == "ready")
-    assert "Triton gave no answer to POST" in healer.status.refused["2"]
+    reasons = [healer.status.refused[number] for number in ("2", "3")]
+    assert "it has ended by itself" in reasons[0] and "gave no answer to POST" in reasons[1]
     assert healer.status.release == 1
+    monkeypatch.setattr("plates.serving.triton.READY_S", 0)
+    triton._server.kill()
+    ticked_until(healer, lambda: healer.status.restarts["triton"] == 4)
+    assert "Model version 1 is refused" not in caplog.text, "it was served: it is not the cause"
