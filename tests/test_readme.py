@@ -6,6 +6,7 @@ photo replaced by those of the tests.
 """
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from support import ROOT, SCENE, SCENE_TEXT
+from support import ROOT, SCENE, SCENE_TEXT, write_files
 
 from api.answers import PlatesAnswer
 from plate_models.release import SHA256SUMS, sha256_of
@@ -152,3 +153,31 @@ def test_python_blocks_work(with_real_names, request):
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert done.returncode == 0, f"{block}\n{done.stderr}"
         assert SCENE_TEXT in done.stdout
+
+
+# The files of a set-up clone that decide whether it is set up again.
+SET_UP = [
+    *("Makefile", "pyproject.toml", "docker/setup.sh", "docker/requirements/dev.txt"),
+    *("docker/requirements/torch.txt", ".venv/.setup", ".venv/bin/plates"),
+]
+
+
+def test_a_clone_that_changed_or_was_moved_is_set_up_again(tmp_path):
+    def would_set_up():
+        command = ["make", "-q", "-C", tmp_path, ".venv/.setup"]
+        status = subprocess.run(command, capture_output=True).returncode
+        assert status in (0, 1)
+        return bool(status)
+
+    write_files(tmp_path, dict.fromkeys(SET_UP, (ROOT / "Makefile").read_bytes()))
+    for moment, name in enumerate(SET_UP):
+        os.utime(tmp_path / name, (moment, moment))
+    for place in (tmp_path, tmp_path.parent):  # scripts name the place of the set-up
+        (tmp_path / SET_UP[-1]).write_text(f"#!{place}/.venv/bin/python\n")
+        assert would_set_up() == (place != tmp_path)
+    (tmp_path / SET_UP[-1]).unlink()
+    for name in SET_UP[:5]:
+        assert not would_set_up()
+        os.utime(tmp_path / name)
+        assert would_set_up(), name
+        os.utime(tmp_path / name, (0, 0))

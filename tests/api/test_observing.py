@@ -1,8 +1,9 @@
-"""Logs and metrics: what they contain, and that they contain no personal data or secrets."""
+"""Logs, metrics and the dashboard: what they contain, but no personal data or secrets."""
 
 import base64
 import json
 import logging
+import re
 import sys
 import time
 from unittest.mock import Mock
@@ -10,14 +11,16 @@ from unittest.mock import Mock
 import grpc
 import pytest
 from fake_triton import refusing, sleeping
+from gateway_support import post_routes
 from photo_files import BAD
 from prometheus_client.parser import text_string_to_metric_families
 from raw_http import answer_to
 from small_server import Reply, small_server
-from support import PHOTO, SCENE, number, post_form, post_raw, running_gateway
+from support import PHOTO, ROOT, SCENE, number, post_form, post_raw, running_gateway
 
-from api.observing import logs
+from api.observing import logs, metrics
 from api.status import Status, write_status
+from plates.cameras.http import router_for
 
 TOKEN = "s3cret-token-of-the-gate"  # noqa: S105
 WRONG = "wr0ng-token-of-a-stranger"
@@ -222,3 +225,36 @@ def test_metrics_with_a_real_triton(triton):
         if address:  # known only for an embedded Triton
             assert number(client, "plates_triton_metrics_up") == 1
             assert number(client, "nv_inference_request_success") > 0
+
+
+DASHBOARD = json.loads((ROOT / "docker/grafana/dashboard.json").read_text(encoding="utf-8"))
+EXPRESSIONS = [t["expr"] for panel in DASHBOARD["panels"] for t in panel.get("targets", [])]
+# Suffixes of a family's series; a series without values is not in the exposition.
+ENDINGS = {"counter": ("_total", ""), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
+
+
+def names_in(expression):
+    """The metrics that an expression queries."""
+    return set(re.findall(r"\b(?:plates|nv)_[a-z0-9_]+", expression))
+
+
+def test_the_dashboard_queries_existing_metrics_and_all_of_the_gateways(tmp_path):
+    (tmp_path / "status.json").write_text('{"state": "ready", "restarts": {}}')
+    exposition = metrics.Metrics(tmp_path / "status.json").exposition().decode()
+    families = list(text_string_to_metric_families(exposition))
+    exposed = {family.name + ending for family in families for ending in ENDINGS[family.type]}
+    assert all(map(names_in, EXPRESSIONS))
+    queried = set().union(*map(names_in, EXPRESSIONS))
+    assert {name for name in queried if name.startswith("plates_")} <= exposed
+    names = {family.name for family in families}
+    assert not {name for name in names if not any(one.startswith(name) for one in queried)}
+
+
+def test_the_answer_times_are_those_of_routes_that_read_photos(tmp_path):
+    (asked,) = set(re.findall('request_seconds_bucket{route=~"(.*?)"', "".join(EXPRESSIONS)))
+    (tmp_path / "cameras.toml").write_text("cameras = []")
+    taking = post_routes(router_for(tmp_path / "cameras.toml"))
+    assert "/v1/cameras/{camera}/frames" in taking
+    assert [route for route in taking if not re.fullmatch(asked, route)] == []
+    for other in ("/v1/events", "/v1/passes", "/v1/cameras", "/v1/statistics", "/info", "/readyz"):
+        assert not re.fullmatch(asked, other), other

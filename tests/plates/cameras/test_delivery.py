@@ -354,6 +354,17 @@ def test_home_assistant_discovers_sensors_and_gets_the_latest_plates(store, brok
     assert "hunter2" not in caplog.text
 
 
+def test_a_target_without_updates_publishes_the_plate_at_the_end_of_its_pass(store, broker):
+    with broker.running(), delivering(store, {"name": "home", "kind": "mqtt", "url": broker.url}):
+        wait_until(all_delivered(store, "home"))
+        broker.messages(2)  # From now on the broker keeps what is published.
+        for number, revision in ((2, 3), (3, 1)):
+            store.add(a_pass(number, revision=revision), None, ["home"])
+            wait_until(all_delivered(store, "home"))
+        sent, _ = broker.messages(5)
+    assert [topic for topic, _ in sent[:2]] == ["plates/gate-1/pass", "plates/gate-1/plate"]
+
+
 def test_a_broker_may_need_tls_and_an_error_names_a_wrong_password(
     store, broker, tmp_path, monkeypatch, caplog
 ):

@@ -128,6 +128,39 @@ def test_rare_frames_split_only_the_first_pass_until_their_interval_is_known(mon
     assert [second for second, _ in events[3:]] == [71, 100, 120]
 
 
+def two_similar_plates_side_by_side(second, _end=4):
+    y, width = 200 + 60 * second, 80 + 15 * second
+    # The detector returns them in any order.
+    both = [seen(CAR, (400, y), width, 0.97), seen(ALIKE, (620, y), width, 0.97)]
+    return both if round(second * 5) % 2 else both[::-1]
+
+
+def two_cars_that_cross(second, _end=4):
+    return [seen(CAR, (200 + 250 * second, 300)), seen(OTHER, (1100 - 250 * second, 330))]
+
+
+def a_stationary_car_hidden_for_twelve_seconds(second, _end=24):
+    return [] if 8 <= second < 20 else [seen(CAR, (500, 400))]
+
+
+def a_car_that_follows_another_in_the_same_place(second, _end=6):
+    return [] if 3 <= second < 4 else [seen(CAR if second < 3 else OTHER, (500, 400))]
+
+
+def a_car_that_follows_another_and_is_unreadable_at_first(second, _end=9):
+    text, way = (CAR, second) if second < 3 else (OTHER, second - 4)
+    sure = 0.3 if way < 0.6 else 0.99995
+    plate = seen(text, (600 + 15 * way, 200 + 110 * way), 60 + 35 * way, sure)
+    return [plate] if 0 <= way < 3 else []
+
+
+def a_car_that_turns_out_of_sight(second, _end=5):
+    if second < 2:
+        return [seen(CAR, (100 + 50 * second, 100), 60)]
+    # When it reappears, it is unreadable at first.
+    return [seen(CAR, (1200, 650), 60, 0.3 if second < 3.5 else 0.999)] if second > 3 else []
+
+
 def a_car_hidden_for_two_seconds(second, _end=6):
     text = CAR[3:] if 4 <= second < 4.3 else CAR  # a part reappears first
     return [] if 2 <= second < 4 else [seen(text, (150 + 170 * second, 400))]
@@ -199,6 +232,12 @@ def glimpses_of(*texts, sure=0.3):
     ("script", "passed"),
     [
         (lambda s, _end=16: [seen(CAR, (200 + 300 * (s % 10), 400))] * (s % 10 < 2), [CAR, CAR]),
+        (two_similar_plates_side_by_side, [CAR, ALIKE]),
+        (two_cars_that_cross, [OTHER, CAR]),
+        (a_stationary_car_hidden_for_twelve_seconds, [CAR]),
+        (a_car_that_follows_another_in_the_same_place, [OTHER, CAR]),
+        (a_car_that_follows_another_and_is_unreadable_at_first, [OTHER, CAR]),
+        (a_car_that_turns_out_of_sight, [CAR]),
         (a_car_hidden_for_two_seconds, [CAR]),
         (a_fast_car_hidden_before_it_can_be_read, [CAR]),
         (a_car_that_stops_where_another_stood, [OTHER, CAR]),

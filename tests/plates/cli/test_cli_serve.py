@@ -1,4 +1,4 @@
-"""`plates serve`: its settings and address, stop signals, and killed processes."""
+"""`plates serve`: settings and address, stop signals, killed processes; `plates health`."""
 
 import fcntl
 import os
@@ -13,7 +13,8 @@ from unittest.mock import Mock
 import httpx
 import psutil
 import pytest
-from support import PHOTO, is_alive, wait_until
+from small_server import Reply, small_server
+from support import PHOTO, is_alive, make_certificate, wait_until
 
 from api.settings import Settings
 from api.status import Status, read_status
@@ -148,6 +149,7 @@ def test_a_killed_gateway_is_restarted_and_ctrl_c_stops_the_service(tmp_path):
     assert read_status(status_file) == Status("stopped", {"gateway": 1})
     lines = log.read_text()
     assert "Restarting the gateway" in lines and "Traceback" not in lines
+    assert '"answered"' in lines, "the gateway's own log"
     assert "PLATES_CONCURENCY: there is no such setting (is PLATES_CONCURRENCY meant?)" in lines
 
 
@@ -175,3 +177,37 @@ def test_the_gateway_ends_when_its_supervisor_is_killed(tmp_path):
     wait_until(lambda: not is_alive(worker))
     host, _, port = url.removeprefix("http://").rpartition(":")
     socket.create_server((host, int(port))).close()
+
+
+def answer(path):
+    return Reply(b"no photo is read", int(path.strip("/")))
+
+
+def test_a_service_is_healthy_if_it_answers_200_and_its_supervisor_is_ready(run, tmp_path):
+    file = tmp_path / "status.json"
+    with small_server(answer) as server:
+        for words, status in {"200": 0, "503": 1, "429": 1, "429 --or-busy": 0}.items():
+            done = run("health", *f"{server.url}/{words}".split())
+            assert done.returncode == status
+            assert status == 0 or f"{words} no photo is read" in done.stderr
+        for url in ("http://a..b/", "http://xn--ü/"):
+            done = run("health", url)
+            assert done.returncode == 1 and done.stderr.startswith(f"plates health: {url}: ")
+        status = '{"state": "%s", "restarts": {}}'
+        reasons = {status % state: f"says: {state}" for state in ("healing", "failed", "stopped")}
+        reasons |= dict.fromkeys(("", "[]", status % "well"), "there is no status")
+        for content, reason in {status % "ready": "", **reasons}.items():
+            file.write_text(content)
+            done = run("health", f"{server.url}/200", "--status", file)
+            assert done.returncode == bool(reason) and reason in done.stderr
+
+
+def test_an_untrusted_certificate_is_refused(run, tmp_path):
+    certificate, key = make_certificate(tmp_path, "DNS:localhost,IP:127.0.0.1")
+    with small_server(answer) as server:
+        server.speak_tls(certificate, key)
+        for options in (["--ca-file", certificate], ["--insecure"]):
+            assert run("health", f"{server.url}/200", *options).returncode == 0
+            assert run("health", f"{server.url}/503", *options).returncode == 1
+        done = run("health", f"{server.url}/200")
+    assert done.returncode == 1 and "CERTIFICATE_VERIFY_FAILED" in done.stderr

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 from serving_support import make_image, make_repository
-from support import REPOSITORY, embedded_triton
+from support import REPOSITORY, embedded_triton, files_limited_to
 
 from plate_models.release import MANIFEST
 from plates.serving import installation, triton
@@ -29,14 +29,14 @@ def models(tmp_path):
 
 
 def test_triton_gets_this_python_no_secrets_and_removable_backends(wheel, tmp_path, monkeypatch):
-    for name in ("PLATES_TOKENS", "PLATES_TRITON_TOKEN", "PYTHONPATH"):
+    for name in ("PLATES_TOKENS", "PLATES_TRITON_TOKEN", "PYTHONPATH", "PYTHONHOME"):
         monkeypatch.setenv(name, "secret-of-the-gate")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("LD_LIBRARY_PATH", "/usr/local/cuda/compat/lib")
     variables = make_image(tmp_path).environment("gpu")
     assert variables["OMP_NUM_THREADS"] == "3" and variables["GOMP_SPINCOUNT"] == "0"
-    assert variables["OPENBLAS_NUM_THREADS"] == "1"
+    assert variables["OPENBLAS_NUM_THREADS"] == variables["MALLOC_ARENA_MAX"] == "1"
     assert "secret-of-the-gate" not in variables.values()
     assert variables["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
     # In an image the order of the libraries is unchanged.
@@ -103,6 +103,18 @@ def test_unusable_ports_are_named_together_with_all_other_problems(models, tmp_p
     assert f"Port {port} " in bad_port and "PLATES_TRITON_HTTP_PORT" in bad_port
     with pytest.raises(PreflightError, match=r"(?s)no exported model.*PLATES_TRITON_GRPC_PORT"):
         embedded_triton(tmp_path, triton_http_port=one, triton_grpc_port=one).start()
+
+
+def test_a_full_disk_is_a_problem_of_the_start_and_leaves_no_folder(models, tmp_path):
+    with files_limited_to(0), pytest.raises(PreflightError, match=r"can't be started: .*too large"):
+        embedded_triton(models, tmp_path).start()
+    assert [*tmp_path.iterdir()] == [models]
+
+
+@pytest.mark.parametrize(("host", "further"), [("127.0.0.1", False), ("0.0.0.0", True)])  # noqa: S104
+def test_clients_of_several_tritons_are_disconnected_to_find_further_ones(tmp_path, host, further):
+    options = embedded_triton(tmp_path, triton_host=host)._options(tmp_path, tmp_path)
+    assert any("max-connection-age" in option for option in options) == further
 
 
 def driver(status, gpus):

@@ -6,10 +6,11 @@ from unittest.mock import Mock
 
 import pytest
 from serving_support import BOX, TEXT, make_repository, publish
+from support import write_files
 
 from plates.serving import versions
 from plates.serving.client import TritonHttp
-from plates.serving.errors import VersionError
+from plates.serving.errors import StartError, VersionError
 
 MODELS = ("lprnet", "yolo", "plate_recognition")
 
@@ -35,10 +36,23 @@ def test_versions_are_ordered_by_number_and_need_a_manifest(repository, content)
             versions.View(repository.with_name("view"), damaged)
 
 
-def test_a_version_may_be_renumbered_after_its_export(repository):
+def test_a_version_may_be_renumbered_and_the_only_one_is_tried_again_after_a_refusal(repository):
     for model in MODELS:
         (repository / model / "1").rename(repository / model / "2")
-    assert versions.Versions(repository).choose().number == 2
+    chosen = versions.Versions(repository)
+    chosen.refuse(chosen.choose(), "no memory")
+    with pytest.raises(StartError, match="- 2: no memory"):
+        chosen.choose()
+    assert chosen.choose().number == 2
+
+
+def test_triton_sees_a_versions_whole_files_and_models_of_no_version(repository):
+    own, policy = {"own/config.pbtxt": b"", "yolo/1/.part": b""}, b"version_policy { all { } }"
+    write_files(repository, own | {"yolo/config.pbtxt": policy})
+    folder = versions.View(repository.with_name("view"), *versions.find_versions(repository)).folder
+    assert [path.name for path in (folder / "yolo" / "1").iterdir()] == ["weights.bin"]
+    assert (folder / "own" / "config.pbtxt").exists()
+    assert (folder / "yolo" / "config.pbtxt").read_bytes() == policy, "Triton refuses a second one"
 
 
 def due(chosen):

@@ -1,6 +1,6 @@
-"""New model versions under load, with a real Triton and gateway.
+"""New model versions under load, and restricted APIs, with a real Triton and the real models.
 
-The tests share one service: it gets a good version, then a damaged one, then the good version is
+Most tests share one service: it gets a good version, then a damaged one, then the good version is
 removed, and one of its processes is killed meanwhile.
 """
 
@@ -15,11 +15,17 @@ import httpx
 import pytest
 from serving_support import add_version, remove_version
 from support import REPOSITORY, SCENE_TEXT, processes_below, wait_until
+from tritonclient import grpc as triton_grpc
+from tritonclient import http as triton_http
+from tritonclient.utils import InferenceServerException
 
 from api.status import Status, read_status
 from plate_models.release import DEFAULT_GOLDEN
 from plates.benchmarks.cameras import free_port
+from plates.serving.client import KEY_HEADER, TritonHttp
+from plates.serving.errors import RequestError
 from plates.serving.running import running_service
+from plates.serving.triton import shared_memory
 
 pytestmark = [pytest.mark.live, pytest.mark.control]
 
@@ -125,3 +131,38 @@ def test_a_process_killed_during_the_return_to_an_older_version_is_restarted(ser
     assert {version for status, version, _ in answers[-CLIENTS:] if status == 200} == {"1"}
     assert {status for status, _, _ in answers} <= {200, 503}
     wait_until(lambda: httpx.get(f"{service.url}/readyz").status_code == 200, PATIENCE_S)
+
+
+# A call of each restricted API that both of Triton's clients have.
+CALLS = (
+    *("get_model_repository_index", "get_system_shared_memory_status"),
+    *("get_trace_settings", "get_log_settings"),
+)
+GRPC_HEADER = f"triton-grpc-protocol-{KEY_HEADER}"
+
+
+def test_only_photos_health_and_metrics_need_no_key(triton):
+    server = triton.embedded
+    with (
+        triton_grpc.InferenceServerClient(server.grpc_url) as grpc,
+        triton_http.InferenceServerClient(server.http_url) as http,
+    ):
+        for call in CALLS:
+            for client in (grpc, http):
+                for headers in ({}, {KEY_HEADER: "guessed", GRPC_HEADER: "guessed"}):
+                    with pytest.raises(InferenceServerException, match=r"(?i)restricted"):
+                        getattr(client, call)(headers=headers)
+        models = grpc.get_model_repository_index(headers={GRPC_HEADER: server.http.key}).models
+    assert {model.name for model in models} >= {"yolo", "stn", "lprnet", "plate_recognition"}
+    assert server.http.key and server.http.key not in repr(server.http)
+    client = TritonHttp(server.http_url)
+    assert client.is_ready()
+    assert client.plates(DEFAULT_GOLDEN.read_bytes(), timeout_s=30)
+    with pytest.raises(RequestError, match="restricted") as raised:
+        client.unload("yolo")
+    assert raised.value.status == 403
+    metrics = httpx.get(f"http://{server.metrics_url}/metrics", timeout=10).text
+    assert "nv_inference_request_success" in metrics
+    server.tidy()  # The healer calls it regularly.
+    regions = shared_memory(server.shm_prefix)
+    assert regions and not any(path.stat().st_mode & 0o077 for path in regions)
