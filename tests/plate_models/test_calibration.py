@@ -39,6 +39,13 @@ def test_calibration_is_linear_in_logits_between_knots_and_bounded_beyond_them()
         assert sigmoid(logit(probability)) == pytest.approx(probability, abs=1e-15)
 
 
+def test_a_calibration_survives_json():
+    for fitted in (Calibration(), BENT):
+        text = fitted.to_json({"crops": 7})
+        assert Calibration.from_json(text) == fitted
+        assert json.loads(text)["fit"]["crops"] == 7
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
