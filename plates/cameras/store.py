@@ -284,12 +284,12 @@ class Store:
             # Leave out the statement: its parameters contain texts of plates.
             cause = getattr(error, "orig", error)
             # PostgreSQL's fields have the message under "M".
-            said = next((each["M"] for each in cause.args if isinstance(each, dict)), cause)
-            # Its users try again for as long as it takes: once is enough in the log.
-            if str(said) != self._problem:
-                self._problem = str(said)
-                logger.warning("The database is unavailable: %s", self._problem)
-            raise StoreUnavailable(self._problem) from None
+            said = str(next((each["M"] for each in cause.args if isinstance(each, dict)), cause))
+            # Workers and deliveries try again every few seconds: the log needs a problem once.
+            if said != self._problem:
+                self._problem = said
+                logger.warning("The database is unavailable: %s", said)
+            raise StoreUnavailable(said) from None
 
 
 class Outbox:
