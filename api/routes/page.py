@@ -2,7 +2,6 @@
 
 from functools import cache
 from importlib.resources import files
-from mimetypes import MimeTypes
 
 from fastapi import APIRouter, Response
 from starlette.exceptions import HTTPException
@@ -11,7 +10,13 @@ from plate_models.release import DEFAULT_GOLDEN
 
 router = APIRouter()
 
-_TYPES = MimeTypes()  # Python's own table, without the host's
+_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+    "jpg": "image/jpeg",
+}
 # The page loads from and connects to this origin only; blob: shows the chosen photo. Trusted types
 # keep scripts from turning strings into markup, so no text of an answer can become markup.
 _HEADERS = {
@@ -47,4 +52,4 @@ async def part(name: str) -> Response:
     content = _page_files().get(name)
     if content is None:
         raise HTTPException(404)
-    return Response(content, media_type=_TYPES.guess_type(name)[0], headers=_HEADERS)
+    return Response(content, media_type=_TYPES[name.rpartition(".")[2]], headers=_HEADERS)
