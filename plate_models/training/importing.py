@@ -110,14 +110,12 @@ def spec_of(state: State, path: Path) -> DetectorSpec:
     blocks = {key.removeprefix(_DEEPEST).split(".")[0] for key in state if key.startswith(_DEEPEST)}
     sizes = anchors * torch.tensor(DETECTOR.strides).view(-1, 1, 1)
     with named(f"{path}: detector"):
-        return replace(
-            DETECTOR,
+        return DetectorSpec(
             classes=DETECTOR.classes[: count - 5],
             anchors_wh=tuple(tuple((w, h) for w, h in level) for level in sizes.tolist()),
             # At width and depth 1, these layers have 1024 channels and 9 blocks.
             width_multiple=widest.shape[0] / 1024,
             depth_multiple=len(blocks) / 9,
-            activation="silu",
         )
 
 

@@ -5,7 +5,6 @@ project's own YOLOv5 with random weights replaces it.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from plate_models.detection import letterbox, select_boxes
 from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph
 from plate_models.recognition import ctc
-from plate_models.spec import DETECTOR
+from plate_models.spec import DetectorSpec
 
 _ALPHABET = "0123456789ABEKMHOPCTYX"
 _PLATE_WH, _PHOTO_WH = (94, 24), (1920, 1080)
@@ -37,7 +36,7 @@ class PublishedShape:
 
     def __init__(self, folder: Path) -> None:
         """Load ``stn.pt`` and ``lprnet.pt``."""
-        spec = replace(DETECTOR, classes=("plate",), width_multiple=0.5, activation="silu")
+        spec = DetectorSpec(classes=("plate",), width_multiple=0.5)
         self._spec = spec
         self._detect = YOLOv5Graph(YOLOv5(spec), spec).eval().requires_grad_(False)
         # The files were saved on a GPU: loading without map_location requires a GPU.

@@ -5,6 +5,7 @@ into use.
 """
 
 import argparse
+import shutil
 from pathlib import Path
 
 from plates.cli import stop_signals_raise
@@ -38,5 +39,6 @@ def run(arguments: argparse.Namespace) -> None:
         print(*calibrate(weights, arguments.out, **options), sep="\n")
     print(f"\nreport and pictures: {arguments.out}")
     if arguments.release:
-        (weights / CALIBRATION).write_bytes((arguments.out / CALIBRATION).read_bytes())
+        partial = weights / f"{CALIBRATION}.partial"  # if the disk is full, the old one stays
+        shutil.copyfile(arguments.out / CALIBRATION, partial).replace(weights / CALIBRATION)
         print(f"in force: {weights / CALIBRATION}, {write_manifest(weights)}")

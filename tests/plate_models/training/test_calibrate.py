@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 import pandas as pd
 import pytest
-from support import REPOSITORY
+from support import REPOSITORY, files_limited_to
 
 from plate_models.engines.nets import load_nets
 from plate_models.recognition.calibration import LOGIT_LIMIT, UNCALIBRATED, Calibration
@@ -67,6 +67,17 @@ def test_a_home_country_without_plates_to_render_is_an_error(tmp_path, monkeypat
     done = run("calibrate", "--crops", 10, "--out", tmp_path)
     assert done.returncode == 1
     assert "ru.toml: no plates to render: give a format [formats.plate]" in done.stderr
+
+
+def test_a_full_disk_leaves_the_calibration_in_force(tmp_path, run, monkeypatch):
+    weights, out = shutil.copytree(WEIGHTS_DIR, tmp_path / "weights"), tmp_path / "out"
+    out.mkdir()
+    (out / CALIBRATION).write_text("new" * 5000)
+    monkeypatch.setattr(calibrating, "calibrate", lambda *_, **__: ())
+    with files_limited_to(10_000):
+        done = run("calibrate", "--weights", weights, "--out", out, "--release")
+    assert done.returncode == 1 and "File too large" in done.stderr
+    check_manifest(weights)
 
 
 def test_a_stopped_calibration_leaves_no_temporary_files(tmp_path, run, monkeypatch):
