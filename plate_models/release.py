@@ -25,10 +25,14 @@ def write_manifest(folder: Path = WEIGHTS_DIR) -> Path:
     """List the SHA-256 of weights and calibration, in the form ``sha256sum -c`` reads."""
     manifest = folder / SHA256SUMS
     lines = [f"{sha256_of(path)}  {path.name}\n" for path in _files(folder)]
-    written = manifest.with_name(f".{SHA256SUMS}.tmp")
-    written.write_text("".join(lines), encoding="ascii")
-    written.replace(manifest)  # atomic
-    return manifest
+    return replace_file(manifest, "".join(lines).encode("ascii"))
+
+
+def replace_file(path: Path, content: bytes | memoryview) -> Path:
+    """Write a file atomically and return its path: if the disk is full, the old file stays."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_bytes(content)
+    return partial.replace(path)
 
 
 def _files(folder: Path) -> list[Path]:

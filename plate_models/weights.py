@@ -28,7 +28,14 @@ from plate_models.nets.yolov5 import YOLOv5, YOLOv5Graph
 from plate_models.pipeline import PipelineConfig
 from plate_models.recognition import appearance, calibration, grammar
 from plate_models.recognition.countries import COUNTRIES, without_plates
-from plate_models.release import NAMES, WEIGHTS_DIR, WeightsError, check_manifest, sha256_of
+from plate_models.release import (
+    NAMES,
+    WEIGHTS_DIR,
+    WeightsError,
+    check_manifest,
+    replace_file,
+    sha256_of,
+)
 from plate_models.spec import DEFAULTS, Specs, spec_from_json
 
 # Fields that rectifier and recognizer must agree on: the latter learns from the former's output.
@@ -83,10 +90,8 @@ def save(
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.safetensors"
     data = serialize(tensors, {key: json.dumps(value) for key, value in metadata.items()})
-    partial = path.with_suffix(".partial")  # if the disk is full, the old weights stay
-    partial.write_bytes(data)
-    partial.chmod(0o644)  # for the user of a container, whatever the umask
-    return partial.replace(path)
+    replace_file(path, data).chmod(0o644)  # for the user of a container, whatever the umask
+    return path
 
 
 def read_file(path: Path) -> WeightsFile:

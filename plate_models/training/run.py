@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from plate_models import weights
 from plate_models.process import die_with_parent
-from plate_models.release import WeightsError, sha256_of
+from plate_models.release import WeightsError, replace_file, sha256_of
 
 Batch = TypeVar("Batch")
 Figures = dict[str, float]  # by name, of a step or a check
@@ -150,10 +150,8 @@ class Run(Generic[Batch]):
             "curves": self.curves,
             "start_from": str(self.config.start_from),
         }
-        data, partial = io.BytesIO(), self._checkpoint.with_suffix(".partial")
-        torch.save(state, data)
-        partial.write_bytes(data.getbuffer())  # torch would hide the cause, such as a full disk
-        partial.replace(self._checkpoint)
+        torch.save(state, data := io.BytesIO())  # torch would hide the cause, such as a full disk
+        replace_file(self._checkpoint, data.getbuffer())
 
     def step(self, batch: Batch) -> Figures:
         """Learn from one batch by calling `learn`; returns the figures for the curves."""

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from api.settings import Settings
 from plate_models import images
+from plate_models.release import replace_file
 from plate_models.spec import Limits
 from plates.cameras import KEY_VARIABLE, state_file
 from plates.cameras.delivery import deliver, targets_of
@@ -130,9 +131,7 @@ def _follow(
         if (now := time.monotonic()) - written >= HEARTBEAT_S:
             written, file = now, state_file(folder, camera.name)
             with contextlib.suppress(OSError):  # such as a full disk
-                part = file.with_suffix(".part")
-                part.write_text(json.dumps(asdict(source.state)))
-                part.replace(file)
+                replace_file(file, json.dumps(asdict(source.state)).encode())
         return send_heartbeat(alive)
 
     # On SIGTERM the source is closed, so that open passes end and are written.

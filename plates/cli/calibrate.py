@@ -5,7 +5,6 @@ into use.
 """
 
 import argparse
-import shutil
 from pathlib import Path
 
 from plates.cli import stop_signals_raise
@@ -27,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from plate_models.release import CALIBRATION, check_manifest, write_manifest
+    from plate_models.release import CALIBRATION, check_manifest, replace_file, write_manifest
     from plate_models.training.calibration import calibrate
 
     weights = arguments.weights
@@ -39,6 +38,5 @@ def run(arguments: argparse.Namespace) -> None:
         print(*calibrate(weights, arguments.out, **options), sep="\n")
     print(f"\nreport and pictures: {arguments.out}")
     if arguments.release:
-        partial = weights / f"{CALIBRATION}.partial"  # if the disk is full, the old one stays
-        shutil.copyfile(arguments.out / CALIBRATION, partial).replace(weights / CALIBRATION)
-        print(f"in force: {weights / CALIBRATION}, {write_manifest(weights)}")
+        released = replace_file(weights / CALIBRATION, (arguments.out / CALIBRATION).read_bytes())
+        print(f"in force: {released}, {write_manifest(weights)}")
