@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import product
 from pathlib import Path
 
 import psutil
@@ -136,30 +137,30 @@ def test_a_model_never_ready_is_a_start_error_with_a_reason(repository, server, 
 def test_a_server_restarts_on_its_ports_until_it_fails_too_often(
     repository, server, healer, monkeypatch
 ):
-    waits = {"STANDSTILL_S": 2, "SILENCE_S": 3, "_READ_TIMEOUT_S": 1, "_LISTEN_TIMEOUT_S": 1}
-    for name, seconds in waits.items():
-        monkeypatch.setattr(healing, name, seconds)
-    monkeypatch.setattr(supervisor, "MAX_IN_A_ROW", 3)  # the fifth restart may still hang
+    monkeypatch.setattr(supervisor, "MAX_IN_A_ROW", 3)  # the sixth restart may still hang
 
     def restarts():
         return sum(healer.status.restarts.values())
 
     start(healer)
     addresses = (server.grpc_url, server.http_url, server.metrics_url)
-    faults = ("stub", signal.SIGKILL), ("server", signal.SIGKILL), ("server", signal.SIGSTOP)
+    faults = product(("server", "stub"), (signal.SIGKILL, signal.SIGSTOP))  # last: reads no plate
     for count, (name, number) in enumerate(faults, 1):
         before, key, prefix = family_of(server), server.http.key, server.shm_prefix
         os.kill(before[1 if name == "stub" else 0], number)
-        ticked_until(healer, lambda count=count: restarts() == count)
+        with monkeypatch.context() as patch:  # not longer, as a busy machine takes 2 s to start
+            patch.setattr(healing, "STANDSTILL_S", 2 if count == 4 else 45)
+            ticked_until(healer, lambda count=count: restarts() == count)
         ticked_until(healer, lambda: healer.status.state == "ready")
         assert (server.grpc_url, server.http_url, server.metrics_url) == addresses
         assert server.http.key == key  # The cameras' processes got the key at their start.
         assert all_dead(before)
         assert not triton.shared_memory(prefix)
-    assert healer.status.restarts == {"triton": 2, "plate_recognition": 1}
+    assert healer.status.restarts == {"triton": 3, "plate_recognition": 1}
     (repository / CODE).write_text(HANGING)
+    monkeypatch.setattr(versions, "_READ_S", 5)
     server._server.kill()
-    ticked_until(healer, lambda: restarts() == 5, 60)
+    ticked_until(healer, lambda: restarts() == 6)
     (repository / CODE).write_text(BROKEN)
     with pytest.raises(GaveUp, match=r"Triton can't be healed(.|\n)*no such luck"):
         ticked_until(healer, lambda: False)
