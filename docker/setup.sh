@@ -21,16 +21,32 @@ install() {
     "$VENV/bin/python" -m pip install -qq "$@"
 }
 
+is_supported() {
+    "$1" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null
+}
+
 find_python() {
     local candidate
     for candidate in python3 python3.12 python3.11; do
-        if "$candidate" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null; then
+        if is_supported "$candidate"; then
             command -v "$candidate"
             return
         fi
     done
-    fail "Python 3.11 or 3.12 is needed; python3 here is $(python3 --version 2>&1 || true). \
-Install one of them (Debian, Ubuntu: apt install python3.12 python3.12-venv), then run make again."
+    fetch_python
+}
+
+# Newer distributions have no package of these versions. uv fetches a build of Python that needs
+# nothing else, with a check of its hash, into the clone.
+fetch_python() {
+    export UV_PYTHON_INSTALL_DIR=$PWD/.cache/python
+    local uv=.cache/uv/bin/uv
+    echo "setup: fetching Python 3.12 into .cache/, as this machine has neither 3.11 nor 3.12" >&2
+    [ -x "$uv" ] || {
+        python=python3 VENV=.cache/uv make_environment && VENV=.cache/uv install uv==0.13.9
+    } && "$uv" python install --no-progress --no-bin 3.12 && "$uv" python find --managed-python 3.12 ||
+        fail "Python 3.11 or 3.12 is needed, and could not be fetched; python3 here is \
+$(python3 --version 2>&1 || true). Install one of them, with its shared library, then run make again."
 }
 
 make_environment() {
@@ -76,7 +92,7 @@ install_dependencies() {
     python=$(find_python)
     echo "setup: $VENV with $("$python" --version), this takes a few minutes the first time"
     # Start anew only if the environment was made for another Python version.
-    if [ -x "$VENV/bin/python" ] && ! "$VENV/bin/python" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))'; then
+    if [ -x "$VENV/bin/python" ] && ! is_supported "$VENV/bin/python"; then
         rm -rf "$VENV"
     fi
     "$VENV/bin/python" -m pip --version >/dev/null 2>&1 || make_environment

@@ -11,12 +11,16 @@ from small_server import Reply, small_server
 
 SETUP = Path(__file__).resolve().parents[2] / "docker" / "setup.sh"
 # A fake Python: its virtual environments contain only itself. With NO_ENSUREPIP it makes, as Debian
-# without python3-venv, only environments without pip.
+# without python3-venv, only environments without pip. In TOO_NEW it is of another version; its uv
+# fetches a supported one.
 FAKE = """#!/bin/bash
 here=$(dirname "${BASH_SOURCE[0]}")
 make() { mkdir -p "$1/bin" && cp "${BASH_SOURCE[0]}" "$1/bin/python"; }
 case "$*" in
-    -c*) exit 0 ;;
+    -c*) [ "$here" != "$TOO_NEW" ] ;;
+    "-m pip install -qq uv=="*) cp "${BASH_SOURCE[0]}" $here/uv ;;
+    "python install "*) echo "$@" >>$LOG; [ -z "$OFFLINE" ] && make fetched ;;
+    "python find "*) echo $PWD/fetched/bin/python ;;
     --version) echo Python 3.11.0 ;;
     "- "*) exec $REAL "$@" ;;
     "-m pip --version") [ -e "$here/pip" ] ;;
@@ -36,8 +40,9 @@ class Machine:
         (self.clone / "docker").mkdir(parents=True)
         shutil.copy(SETUP, self.clone / "docker")
         self.programs.mkdir()
-        (self.programs / "python3").write_text(FAKE)
-        (self.programs / "python3").chmod(0o755)
+        for name in ("python3", "python3.11", "python3.12"):
+            (self.programs / name).write_text(FAKE)
+            (self.programs / name).chmod(0o755)
 
     def set_up(self, **environment):
         """Run setup.sh; return its exit status, its output, and the logged calls of Python."""
@@ -48,6 +53,7 @@ class Machine:
             "REAL": sys.executable,
             "LOG": str(log),
             **{"TORCH_INDEX": "", "NO_ENSUREPIP": "", "BROKEN": "nothing", "no_proxy": "*"},
+            **{"TOO_NEW": "", "OFFLINE": ""},
             **{"VENV": ".venv", "REQUIREMENTS": "docker/requirements"},
         }
         options = {"cwd": self.clone, "env": given | environment, "timeout": 60}
@@ -58,18 +64,18 @@ class Machine:
 TORCH = "--requirement docker/requirements/torch.txt"
 DEV = "--require-hashes --requirement docker/requirements/dev.txt"
 INSTALL = "-m pip install -qq"
+EVERYTHING = [f"{INSTALL} {TORCH}", f"{INSTALL} {DEV}", f"{INSTALL} --no-deps --editable ."]
 
 
 def test_a_clone_is_set_up_and_again_after_it_was_moved(tmp_path):
     machine = Machine(tmp_path)
-    everything = [f"{INSTALL} {TORCH}", f"{INSTALL} {DEV}", f"{INSTALL} --no-deps --editable ."]
-    assert machine.set_up()[::2] == (0, everything)
+    assert machine.set_up()[::2] == (0, EVERYTHING)
     pip = machine.clone / ".venv" / "bin" / "pip"
     pip.write_text("#!/where/it/was/.venv/bin/python\n")
     pip.chmod(0o755)
     # The second time only the packages are installed.
-    assert machine.set_up()[::2] == (0, everything)
-    serving = [f"{INSTALL} {DEV.replace('dev', 'triton-cpu')}", everything[-1]]
+    assert machine.set_up()[::2] == (0, EVERYTHING)
+    serving = [f"{INSTALL} {DEV.replace('dev', 'triton-cpu')}", EVERYTHING[-1]]
     assert machine.set_up(ROLE="triton-cpu")[::2] == (0, serving)  # no torch
 
 
@@ -80,6 +86,16 @@ def test_another_pip_installs_pip_if_venv_can_not(tmp_path):
         "-m venv --clear --without-pip .venv",
         "-m pip --python .venv/bin/python install -qq pip",
     ]
+
+
+def test_a_supported_python_is_fetched_where_there_is_none(tmp_path):
+    machine = Machine(tmp_path)
+    newer = {"TOO_NEW": str(machine.programs)}
+    status, said, calls = machine.set_up(**newer, OFFLINE="1")
+    assert status == 1 and "could not be fetched" in said and len(calls) == 1
+    status, said, calls = machine.set_up(**newer)
+    assert status == 0 and "fetching Python 3.12 into .cache/" in said
+    assert calls[0].startswith("python install ") and calls[1:] == EVERYTHING
 
 
 @pytest.mark.parametrize("clone", ["my clone", "клон"])
