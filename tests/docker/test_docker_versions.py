@@ -49,7 +49,9 @@ def test_python_is_the_same_everywhere():
     minors = {f"3.{minor}" for minor in range(8, 20)}
     assert {minor for minor in minors if asked.contains(f"{minor}.1")} == PYTHONS
     script = (ROOT / "docker/setup.sh").read_text()
-    assert script.count(str(PYTHON_VERSIONS)) == 2 == script.count("version_info[:2]")
+    assert script.count(str(PYTHON_VERSIONS)) == 1 == script.count("version_info[:2]")
+    fetched = set(re.findall(r"--(?:no-bin|managed-python) (\S+)", script))
+    assert len(fetched) == 1 and fetched < PYTHONS
     name, tag = base_of("gateway")
     assert base_of("triton-cpu") == (name, tag) and name == "python"
     assert tag.rsplit(".", 1)[0] in PYTHONS
