@@ -89,13 +89,15 @@ install_torch() {
 }
 
 install_dependencies() {
-    python=$(find_python)
-    echo "setup: $VENV with $("$python" --version), this takes a few minutes the first time"
     # Start anew only if the environment was made for another Python version.
     if [ -x "$VENV/bin/python" ] && ! is_supported "$VENV/bin/python"; then
         rm -rf "$VENV"
     fi
-    "$VENV/bin/python" -m pip --version >/dev/null 2>&1 || make_environment
+    if ! "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then
+        python=$(find_python)
+        make_environment
+    fi
+    echo "setup: $VENV with $("$VENV/bin/python" --version), this takes a few minutes the first time"
     [[ $ROLE == @(gateway|cameras|triton-cpu) ]] || install_torch
     install --require-hashes --requirement "$REQUIREMENTS/$ROLE.txt"
 }
